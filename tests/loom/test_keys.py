@@ -1,0 +1,297 @@
+"""Keys: what counts, what does not, and what is reached by imports."""
+
+from __future__ import annotations
+
+import pytest
+
+from loom import keys
+from loom.parts import split
+
+SAME = [
+    ("x = 1", "x  =  1  # a comment"),
+    ('def f():\n    "doc"\n    return 1', "def f():\n    return 1"),
+    ("class A:\n    '''doc'''\n    y = 2", "class A:\n    y = 2"),
+    ('x = u"a"', "x = 'a'"),
+    ("f'a{x}' f'b'", "f'a{x}b'"),
+    ("f(a,\n  b)", "f(a, b)"),
+    ("%time x", "%time x"),
+]
+DIFFERENT = [
+    ("x = 1", "x = 2"),
+    ("x = 1", "x = 1.0"),
+    ("x = 1", "x = True"),
+    ("x = 'a'", "x = b'a'"),
+    ("f(a, b)", "f(b, a)"),
+    ("f(a=1)", "f(b=1)"),
+    ("def f(): return 1", "def g(): return 1"),
+    ("f'{x}'", "f'{x!r}'"),
+    ("f'{x}'", "f'{x:.2f}'"),
+    ("a + b", "a - b"),
+    ("x: int", "x: float"),
+    ("%time x", "%time y"),
+    ("def f():\n    x = 'not doc'", "def f():\n    x = 'doc'"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_the_digest_of_code_passes_over(one, other):
+    assert keys.code_digest(one) == keys.code_digest(other)
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_the_digest_of_code_sees(one, other):
+    assert keys.code_digest(one) != keys.code_digest(other)
+
+
+def test_the_digest_is_the_same_on_every_python():
+    # Written down on 3.11: a change here makes every stored capture stale.
+    code = "def f(x: int = 1, *, y='é') -> str:\n    return f'{x:>{y}} {x!r}' * 2\n"
+    assert keys.code_digest(code)[:16] == "8e410b998545483f"
+
+
+@pytest.mark.parametrize(
+    ("code", "bound", "reads"),
+    [
+        ("x = y", {"x"}, {"y"}),
+        ("import a.b, c as d", {"a", "d"}, set()),
+        ("def f(a):\n    local = a\n    return g(local)", {"f"}, {"g"}),
+        ("for i in range(3): pass", {"i"}, {"range"}),
+        ("[j for j in items]", set(), {"items"}),
+        ("def f():\n    global z\n    z = 1", {"f", "z"}, set()),
+        ("with a as b: pass", {"b"}, {"a"}),
+        ("%time x", set(), set()),
+    ],
+)
+def test_names_that_a_cell_binds_and_reads(code, bound, reads):
+    assert keys.names(code) == (bound, reads)
+
+
+FILES = {
+    "generated/__init__.py": (
+        "# ```{python}\n#| label: a\n#| tangle: true\n"
+        'OPS = {"matmul": "backward", "add": "generated.jit"}\n'
+        "KNOWN = 1\n# ```\n# # A title\n"
+    ),
+    "generated/jit.py": "# prose\n# ```{python}\n#| tangle: true\nx = 1\n# ```\n",
+    "generated/backward.py": (
+        "# ```{python}\n#| tangle: true\nfrom .jit import x\n# ```\n"
+    ),
+    "generated/other.py": "# ```{python}\n#| tangle: true\nz = 1\n# ```\n",
+    "generated/tuned/gpu.json": "{}",
+    "benchmarks/__init__.py": "",
+    "benchmarks/peers.py": 'WORKER = "worker.py"\nimport generated.other\n',
+    "benchmarks/worker.py": "",
+    "Makefile": "all:\n",
+}
+
+
+@pytest.fixture
+def sources(tmp_path):
+    for rel, text in FILES.items():
+        path = tmp_path / rel
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return keys.Sources(tmp_path)
+
+
+INIT = {"generated/__init__.py", "generated/tuned/gpu.json"}
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("import torch", set()),
+        ("import generated", INIT),
+        ("import generated as g\ng.KNOWN", INIT),
+        ("from generated import jit", INIT | {"generated/jit.py"}),
+        ("import generated.jit as j", INIT | {"generated/jit.py"}),
+        (
+            "from generated import matmul",
+            INIT | {"generated/backward.py", "generated/jit.py"},
+        ),
+        ("import generated\ngenerated.add", INIT | {"generated/jit.py"}),
+        ("def f():\n    from generated.jit import x", INIT | {"generated/jit.py"}),
+        (
+            "import benchmarks.peers",
+            INIT
+            | {"benchmarks/__init__.py", "benchmarks/peers.py"}
+            | {"benchmarks/worker.py", "generated/other.py"},
+        ),
+        ("run('python -m generated.other')", INIT | {"generated/other.py"}),
+        ("run('python -c \"from generated import add\"')", INIT | {"generated/jit.py"}),
+        ("run('make')", {"Makefile"}),
+        ("open('generated/tuned/gpu.json')", {"generated/tuned/gpu.json"}),
+        ("!python -m generated.jit", INIT | {"generated/jit.py"}),
+        (
+            "from generated import nobody_knows",
+            INIT | {f"generated/{n}.py" for n in ("jit", "backward", "other")},
+        ),
+    ],
+)
+def test_code_reaches(sources, code, found):
+    tree, rest = keys.parse(code)
+    assert sources.closure(sources.direct(tree, "", rest)) == found
+
+
+def chapter(sources, text):
+    import tangle
+
+    path = sources.root / "book" / "01-c.qmd"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return tangle.read_chapter(path, "book/01-c.qmd")
+
+
+CHAPTER = """\
+# C {#sec-c}
+
+Some prose.
+
+```{python}
+#| label: helper
+def helper():
+    "A docstring."
+    return 1
+```
+
+```{python}
+#| label: other
+unused = 1
+```
+
+```{python}
+#| label: size
+n = helper()
+```
+
+```{python}
+#| label: kernel
+#| tangle: true
+def kernel():
+    return 2
+```
+
+```{python}
+#| label: fig-one
+#| fig-cap: "A caption."
+1 + 1
+```
+
+```{python}
+#| label: on-gpu
+#| capture: gpu
+from benchmarks import peers
+
+peers.run(n)
+```
+
+A value: `{python} n + 1`.
+"""
+
+
+def key(sources, text):
+    return keys.execution_key(keys.Sources(sources.root), split(chapter(sources, text)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Some prose.", "Other prose."),
+        ("A caption.", "Another caption."),
+        ("# C {", "# Chapter C {"),
+        ("A value:", "Values:"),
+        ("Some prose.", "Some prose.\nOne line more."),
+    ],
+)
+def test_the_execution_key_passes_over(sources, old, new):
+    assert key(sources, CHAPTER).value == key(sources, CHAPTER.replace(old, new)).value
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("return 1", "return 3"),
+        ("n + 1", "n + 2"),
+        ("#| label: other", "#| label: another"),
+        ("#| label: other", "#| label: other\n#| error: true"),
+        ("#| label: other", "#| label: other\n#| eval: false"),
+        ("import peers", "import peers as peers, worker"),
+    ],
+)
+def test_the_execution_key_sees(sources, old, new):
+    assert key(sources, CHAPTER).value != key(sources, CHAPTER.replace(old, new)).value
+
+
+def test_the_execution_key_follows_imports(sources, monkeypatch):
+    before = key(sources, CHAPTER)
+    other = sources.root / "generated/other.py"
+    other.write_text(other.read_text().replace("z = 1", "z = 2"))
+    assert key(sources, CHAPTER).changed(before.parts) == ["generated/other.py"]
+    other.write_text("# more prose\n" + FILES["generated/other.py"])
+    assert key(sources, CHAPTER).changed(before.parts) == []
+    lines = key(sources, CHAPTER).lines
+    assert lines["generated/other.py"] != before.lines["generated/other.py"]
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    assert key(sources, CHAPTER).changed(before.parts) == ["machine"]
+
+
+def test_the_execution_key_sees_a_capture(sources):
+    before = key(sources, CHAPTER)
+    path = sources.root / "captures" / "c" / "on-gpu.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    assert key(sources, CHAPTER).changed(before.parts) == ["captures"]
+
+
+def capture_key(sources, text):
+    read = chapter(sources, text)
+    (cell,) = [cell for cell in read.cells if cell.capture]
+    return keys.capture_key(keys.Sources(sources.root), read, cell)
+
+
+def test_the_capture_key_covers_what_the_cell_uses(sources):
+    assert set(capture_key(sources, CHAPTER).parts) == {
+        "cell helper",
+        "cell size",
+        "cell kernel",
+        "cell on-gpu",
+        "benchmarks/__init__.py",
+        "benchmarks/peers.py",
+        "benchmarks/worker.py",
+        "generated/__init__.py",
+        "generated/other.py",
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ("Some prose.", "Other prose.", []),
+        ("A docstring.", "Other words.", []),
+        ("unused = 1", "unused = 2", []),
+        ("n = helper()", "n = helper()  # why", []),
+        ("peers.run(n)", "peers.run( n )", []),
+        ("return 1", "return 3", ["cell helper"]),
+        ("return 2", "return 3", ["cell kernel"]),
+        ("peers.run(n)", "peers.run(2 * n)", ["cell on-gpu"]),
+    ],
+)
+def test_a_stale_capture_says_what_changed(sources, old, new, changed):
+    stored = capture_key(sources, CHAPTER)
+    read = chapter(sources, CHAPTER.replace(old, new))
+    (cell,) = [cell for cell in read.cells if cell.capture]
+    fresh = keys.Sources(sources.root)
+    assert keys.stale_parts(fresh, read, cell, stored.value, stored.parts) == changed
+
+
+def test_of_a_chapter_that_was_read_headings_and_cells_count(sources):
+    def digests(text):
+        chapter(sources, text)
+        return keys.read_digest(keys.Sources(sources.root), "book/01-c.qmd")
+
+    before = digests(CHAPTER)
+    assert digests(CHAPTER.replace("Some prose.", "Other.")) == before
+    assert digests(CHAPTER.replace("return 1", "return 7"))[0] != before[0]
+    assert digests(CHAPTER.replace("# C {", "# D {"))[0] != before[0]
+    moved = digests(CHAPTER.replace("Some prose.", "Two\nlines."))
+    assert moved[0] == before[0] and moved[1] != before[1]
