@@ -28,6 +28,13 @@ def test_every_pair_of_small_numbers(attempt):
     assert quotient.dtype == remainder.dtype == torch.int32
 
 
+def test_any_stride(attempt):
+    a, b = vector(list(range(-30, 30)))[::3], vector([3, 0, -7, 0] * 10)[::2]
+    quotient, remainder = attempt.floor_divmod(a, b)
+    assert torch.equal(quotient, torch.div(a, b, rounding_mode="floor"))
+    assert torch.equal(remainder, torch.remainder(a, b))
+
+
 def test_large_and_empty(attempt):
     a, b = vector([2**31 - 1, -(2**31), -(2**31)]), vector([-2, 3, 2**31 - 1])
     quotient, remainder = attempt.floor_divmod(a, b)

@@ -201,13 +201,13 @@
 # It also works in the other direction: edit the module in your editor, and `python tangle.py --sync` carries the edit into the chapter.
 # If both sides were edited, it refuses and names both places.
 
-# [Getting Started](book/getting-started.qmd) makes such an edit on this page and shows what each command prints.
+# [Getting Started](book/getting-started.qmd) makes such an edit on this one page and shows what each command prints.
 
 # ## What happens when you import the package {#sec-preface-package .unnumbered}
 
 # This preface is itself a chapter with a module: it is `generated/__init__.py`.
 # You can skip the rest of it until an import surprises you.
-# The code is folded; click to open it.
+# On screen its code is folded.
 
 # ```{python}
 #| label: package

@@ -135,11 +135,11 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # first.draw()
 # ```
 
-# The same run as a table gives the values of @tbl-jit-hand again, this time from the machine.
+# The same run as a table gives the rows of @tbl-jit-hand again, this time from the machine; here is its last program.
 
 # ```{python}
 # #| label: first-table
-# first.table()
+# first.table(program=2)
 # ```
 
 # ### The ragged edge
@@ -198,24 +198,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # [The preface](../index.qmd) tells how the package sets it where there is no GPU.
 # Both kinds keep the original function as `.fn`, and that lets a page that runs in the interpreter put questions to the compiler.
 
-# ::: {.callout-warning title="Trap: a kernel without a file"}
-# Since the decorator reads text, the function must have some.
-# A kernel made by `exec`, or typed into `python -c`, has none.
-
-# ```{python}
-# #| label: no-source
-# namespace = {"tl": tl}
-# exec("def kernel(x_ptr): tl.store(x_ptr, 1)", namespace)
-# try:
-#     JITFunction(namespace["kernel"])
-# except ValueError as error:
-#     print(f"ValueError: {error}")
-# else:
-#     raise AssertionError("a kernel without source was accepted")
-# ```
-
-# The mend is a file; a notebook cell counts as one.
-# :::
+# A kernel must therefore have source text to read: one made by `exec`, or typed into `python -c`, is refused, and a notebook cell is accepted.
 
 # @tbl-jit-when follows one kernel through its life.
 # @sec-jit-specialization counts the compilations in it, and @sec-jit-measured times its rows.
@@ -239,13 +222,22 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # ### Tensors arrive as typed pointers
 
 # Triton has its own dtypes in `triton.language`, with a short name for each.
-# The table is made by asking Triton how it would pass an empty tensor of each torch dtype; a leading `*` means *pointer to*.
+# @tbl-jit-dtypes was made by asking Triton how it would pass an empty tensor of each torch dtype; a leading `*` means *pointer to*.
 
 # ```{python}
 # #| label: tbl-jit-dtypes
-# #| tbl-cap: "PyTorch's dtypes, as Triton passes and names them. Made by the cell above it."
+# #| tbl-cap: "PyTorch's dtypes, as Triton passes and names them."
+# #| code-fold: true
+# #| code-summary: "How the table was made"
 # from IPython.display import Markdown, display
 # from triton.runtime.jit import mangle_type
+
+
+
+# def triton_type(dtype):
+#     """The type of an element that a kernel loads from a tensor of this dtype."""
+#     return tl.str_to_ty(mangle_type(torch.empty(0, dtype=dtype)), None).element_ty
+
 
 # TYPES = {
 #     torch.float64: "double precision; stays double precision in this book",
@@ -265,7 +257,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # rows = ["| torch | bytes | passed as | `tl.` name | remark |", "|---|--:|---|---|---|"]
 # for dtype, remark in TYPES.items():
 #     passed = mangle_type(torch.empty(0, dtype=dtype))
-#     element = tl.str_to_ty(passed, None).element_ty
+#     element = triton_type(dtype)
 #     name = next(n for n in vars(tl) if getattr(tl, n) is element or n == str(element))
 #     bits = 1 if dtype is torch.bool else 8 * dtype.itemsize
 #     assert element.primitive_bitwidth == bits
@@ -273,7 +265,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # Markdown("\n".join(rows))
 # ```
 
-# Complex numbers are not in the table: Triton has no complex type, and the launch fails with a `KeyError` for `complex64`.
+# Complex numbers are not in the table: Triton has no complex type, and a launch with a complex tensor fails.
 
 # ### Python numbers arrive by value
 
@@ -326,7 +318,9 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 # ```{python}
 # #| label: float-argument
-# #| output: false
+# from loom import aot
+
+
 # @triton.jit
 # def add_scalar_kernel(x_ptr, value):
 #     tl.store(x_ptr, tl.load(x_ptr) + value)
@@ -335,11 +329,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # @triton.jit
 # def add_double_kernel(x_ptr, value: tl.float64):
 #     tl.store(x_ptr, tl.load(x_ptr) + value)
-# ```
 
-# ```{python}
-# #| label: float-argument-ttir
-# from loom import aot
 
 # single = aot(add_scalar_kernel, target="sm_90", x_ptr="*fp64", value="fp32")
 # double = aot(add_double_kernel, target="sm_90", x_ptr="*fp64", value="fp64")
@@ -361,33 +351,40 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # ### What an expression's type is
 
 # Two operands of different types must agree before they meet.
-# Triton's rules look like PyTorch's and are its own, so the next cell lets each answer for itself.
+# Triton's rules look like PyTorch's and are its own, so @tbl-jit-promotion lets each answer for itself.
 
 # ```{python}
 # #| label: tbl-jit-promotion
-# #| tbl-cap: "Types of `a + b` and of quotients of two loaded values; torch beside it."
+# #| tbl-cap: "The type of a sum and of a quotient of two loaded values."
+# #| code-fold: true
+# #| code-summary: "How the table was made"
 # from triton.language.semantic import TritonSemantic
 
-# PAIRS = "i8 i32, i64 fp16, fp16 fp32, fp32 fp64, bf16 bf16, fp16 bf16, i8 u8, i32 u32"
-# TORCH = {"i8": torch.int8, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8}
-# TORCH |= {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
-# TORCH |= {"fp64": torch.float64}
-# promote = TritonSemantic(None).computation_type_impl
+# PAIRS = [
+#     (torch.int8, torch.int32),
+#     (torch.int64, torch.float16),
+#     (torch.float16, torch.float32),
+#     (torch.float32, torch.float64),
+#     (torch.bfloat16, torch.bfloat16),
+#     (torch.float16, torch.bfloat16),
+#     (torch.int8, torch.uint8),
+#     (torch.int32, torch.uint32),
+# ]
 
 
-# def answer(rule, *args):
+# def rule(a, b, dividing):
 #     try:
-#         return str(rule(*args)).removeprefix("torch.")
-#     except (TypeError, KeyError):
+#         return TritonSemantic(None).computation_type_impl(a, False, b, False, dividing)
+#     except TypeError:
 #         return "refused"
 
 
-# rows = ["| `a` | `b` | `a + b` | division | torch `a + b` |", "|---|---|---|---|---|"]
-# for pair in PAIRS.split(", "):
-#     a, b = (tl.str_to_ty(name, None) for name in pair.split())
-#     add, divide = (answer(promote, a, False, b, False, div) for div in (False, True))
-#     torchs = answer(lambda p: torch.promote_types(*(TORCH[t] for t in p.split())), pair)
-#     rows.append(f"| {a} | {b} | {add} | {divide} | {torchs} |")
+# rows = ["| `a` | `b` | `a + b` | `a / b` | torch: `a + b` |", "|---|---|---|---|---|"]
+# for pair in PAIRS:
+#     a, b = map(triton_type, pair)
+#     known = torch.uint32 not in pair
+#     torchs = str(torch.promote_types(*pair))[6:] if known else "refused"
+#     rows.append(f"| {a} | {b} | {rule(a, b, False)} | {rule(a, b, True)} | {torchs} |")
 # assert "| fp16 | bf16 | fp16 | fp32 | float32 |" in rows
 # assert "| int8 | uint8 | uint8 | refused | int16 |" in rows
 # Markdown("\n".join(rows))
@@ -488,16 +485,19 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 # ### Why 16
 
-# Sixteen bytes are the widest load that one GPU thread can make.
+# Sixteen bytes are what one thread fetches with its widest ordinary load.[^wider]
 # If the address of a block is known to be a multiple of 16 bytes, four consecutive floats can be fetched by one instruction; if it is not known, they cannot.
 # The same must be known of `n`: a group of four lanes can share one instruction only if they share one mask, and they do if `n` is a multiple of four.
+
+# [^wider]: Blackwell's instruction set has loads of 32 bytes, too; the code compiled for `sm_100` in @tbl-jit-targets does not use them.
 
 # By hand: 4 warps of 32 threads are 128 threads, so with `BLOCK=1024` each thread has 8 elements, or two groups of four.
 # Two inputs make $2 \cdot 2 = 4$ wide loads, and the output 2 wide stores.
 # Without the `D`, each thread needs $2 \cdot 8 = 16$ narrow loads and 8 narrow stores.
 
 # ```{python}
-# #| label: alignment
+# #| label: tbl-jit-alignment
+# #| tbl-cap: "Loads and stores of `add_kernel` for `sm_90`, by what is known."
 # types = dict(x_ptr="*fp32", y_ptr="*fp32", out_ptr="*fp32", n="i32")
 # known = {
 #     "addresses and n": ("x_ptr", "y_ptr", "out_ptr", "n"),
@@ -573,7 +573,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # PREDICTED = [1, 0, 1, 0, 1, 1, 0, 1, 1, 1, 1, 1]
 # ```
 
-# Triton's own binder can be asked for the keys without a GPU, and a set tells which are new.
+# Triton's own binder, asked for the keys, needs no GPU, and a set tells which are new.
 
 # ```{python}
 # #| label: keys
@@ -671,24 +671,24 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # : The five languages, in order. {#tbl-jit-languages}
 
 # TTIR and TTGIR are dialects of MLIR [@lattner2021mlir], PTX is documented by NVIDIA [@nvidia-ptx], and SASS is what a disassembler says.
-# For an AMD GPU the first three are the same, and LLVM's own assembler code takes the place of the last two.
+# For an AMD GPU the first three are of the same kind, and AMD's assembler code takes the place of the last two.
 # `aot` has all of them for `add_kernel`, compiled with `BLOCK=1024` and 4 warps for compute capability 9.0, which a program calls `sm_90`.
 
 # ```{python}
 # #| label: ir-compiled
-# add = cases["addresses and n"]
+# add_asm = cases["addresses and n"]
 # first_line = inspect.getsourcelines(add_kernel.fn)[1]
-# print(add.versions)
+# print(add_asm.versions)
 # ```
 
 # ### TTIR: the kernel, typed
 
 # ```{python}
 # #| label: ir-ttir
-# add.show("ttir", pattern=r"= (arith|tt)\.|tt\.store")
+# add_asm.show("ttir", pattern=r"= (arith|tt)\.|tt\.store")
 # ```
 
-# Read it against the seven lines of the kernel.
+# Read it against the kernel.
 # The names are still there: `%pid`, `%offs`, `%mask`, `%x`.
 # `arith.extsi` is the `.to(tl.int64)`, before the multiplication `arith.muli`, whose operands are `i64`.
 # `tt.make_range` is `tl.arange`, and `tt.splat` makes a block out of a scalar, a thing that Python's `+` left unsaid.
@@ -708,10 +708,10 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 # source = inspect.getsource(add_kernel.fn).split("\n")
-# for line in sorted(lines_named(add.ttir)):
+# for line in sorted(lines_named(add_asm.ttir)):
 #     print(f"{line}: {source[line - first_line]}")
 
-# named = lines_named(add.ttir)
+# named = lines_named(add_asm.ttir)
 # assert min(named) == first_line + 1 and max(named) == first_line + 8  # def … store
 # ```
 
@@ -722,7 +722,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 # ```{python}
 # #| label: ir-ttgir
-# add.show("ttgir", pattern=r"#blocked =|module attributes|tt\.load")
+# add_asm.show("ttgir", pattern=r"#blocked =|module attributes|tt\.load")
 # ```
 
 # TTGIR is TTIR with one addition, the *layout* `#blocked`, and the addition answers the question that TTIR left open.
@@ -734,7 +734,9 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 # ```{python}
 # #| label: ir-llir
-# add.show("llir", pattern=r"ctaid|tid\.x\(\), |shl|icmp|fadd")
+# assert add_asm.count(r"icmp slt", where="llir") == 2
+# assert add_asm.count(r"fadd", where="llir") == 8 == 1024 // (4 * 32)
+# add_asm.show("llir", pattern=r"= .*(ctaid|tid\.x\(\), |shl|icmp|fadd)")
 # ```
 
 # The block is gone, and what is left is the life of a single thread.
@@ -742,17 +744,14 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # Two comparisons `icmp` remain of the 1024 lanes of the mask: one for each group of four, since a group shares its mask.
 # And there are eight additions `fadd`, the eight elements of this thread.
 
-# ```{python}
-# #| label: ir-llir-counts
-# assert add.count(r"icmp slt", where="llir") == 2
-# assert add.count(r"fadd", where="llir") == 8 == 1024 // (4 * 32)
-# ```
-
 # ### PTX: the addresses of this page
 
 # ```{python}
 # #| label: ir-ptx
-# add.show("ptx", start=rf"\.loc\s+1 {first_line + 5}", lines=17)
+# assert {int(line) for line in re.findall(r"\.loc\s+1 (\d+)", add_asm.ptx)} == named
+# assert add_asm.count(r"ld\.global\.v4\.b32", where="ptx") == 4
+# assert add_asm.count(r"st\.global\.v4\.b32", where="ptx") == 2
+# add_asm.show("ptx", start=rf"\.loc\s+1 {first_line + 5}", lines=17)
 # ```
 
 # The excerpt is the mask and the load of `x`.
@@ -762,35 +761,25 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # The `mov` instructions put zeros where masked lanes will find nothing loaded.
 # `ld.global.v4.b32` loads four 32-bit words at once, under the predicate `@%p1`, which is the mask.
 
-# ```{python}
-# #| label: ir-ptx-lines
-# in_ptx = {int(line) for line in re.findall(r"\.loc\s+1 (\d+)", add.ptx)}
-# assert in_ptx == named
-# assert add.count(r"ld\.global\.v4\.b32", where="ptx") == 4
-# assert add.count(r"st\.global\.v4\.b32", where="ptx") == 2
-# ```
-
 # ### SASS: what runs
 
 # ```{python}
 # #| label: ir-sass
-# add.show("sass", pattern=r" S2R|LDG|FADD|STG|EXIT")
+# assert add_asm.count(r"FADD") == 8
+# assert add_asm.spills == 0 and add_asm.shared == 0
+# add_asm.show("sass", pattern=r" S2R|LDG|FADD|STG|EXIT")
 # ```
 
 # Four `LDG.E.128`, eight `FADD`, two `STG.E.128`: the numbers that were worked out by hand in @sec-jit-specialization.
 # `@!P0` and its like are the mask again.
-# The kernel uses `{python} add.registers` registers a thread and spills `{python} add.spills`.
-
-# ```{python}
-# #| label: ir-sass-counts
-# assert add.count(r"FADD") == 8
-# assert add.spills == 0 and add.shared == 0
-# ```
+# The kernel uses `{python} add_asm.registers` registers a thread and spills `{python} add_asm.spills`.
 
 # The same text compiles for other targets, and the plan of the loads survives: 16 bytes at a time.
 
 # ```{python}
 # #| label: tbl-jit-targets
+# #| code-fold: true
+# #| code-summary: "How the table was made"
 # #| tbl-cap: "`add_kernel` for four targets. A wide access moves 16 bytes a thread; gfx942 has 64 threads in a warp, so a thread holds half as many elements."
 # nvidia = (r"LDG\.E\.128", r"STG\.E\.128")
 # amd = ("load_dwordx4", "store_dwordx4")
@@ -1272,7 +1261,7 @@ def refuse_grad(**tensors: torch.Tensor) -> None:
 
 # and the loop that computes it takes remainder and quotient, dimension by dimension, from the last to the first.
 
-# By hand: let `x` be the transpose of $\begin{psmallmatrix}0&1&2\\3&4&5\end{psmallmatrix}$, with shape (3, 2) and strides (1, 3), and `y` the row (10, 20) expanded to three rows, with strides (0, 1).
+# By hand: let `x` be the transpose of `[[0, 1, 2], [3, 4, 5]]`, with shape (3, 2) and strides (1, 3), and `y` the row `[10, 20]` expanded to three rows, with strides (0, 1).
 
 # | $k$ | 0 | 1 | 2 | 3 | 4 | 5 |
 # |---|--:|--:|--:|--:|--:|--:|
@@ -1367,7 +1356,7 @@ def multiply_add_kernel(
 
 # ```{python}
 # #| label: fig-jit-strided
-# #| fig-cap: "`vector_add_kernel` on a transposed and an expanded tensor, BLOCK = 4, recorded from a run. Cells stand at their places in memory and are colored by program."
+# #| fig-cap: "`vector_add_kernel` on a transposed and an expanded tensor, BLOCK = 4, recorded from a run. Cells stand at their places in the tensor, carry its values and are colored by program."
 # #| fig-alt: "Panels for x, y and out: the two programs visit the six elements of x and of out in the order 0, 3, 1, 4, 2, 5, and both of them read the two elements of y again and again."
 # x2 = torch.arange(6.0).view(2, 3).t()
 # y2 = torch.tensor([10.0, 20.0]).expand(3, 2)
@@ -1393,28 +1382,30 @@ def multiply_add_kernel(
 
 # ### When strides cost nothing
 
-# Divisions are slow instructions, and most tensors are contiguous.
+# A division is dozens of instructions, and most tensors are contiguous.
 # If all tensors have the same strides and no gaps between elements, one walk through memory meets the same element of all of them, in whatever order; the shape no longer matters, and the tensor may be treated as one long row of $n$ elements with stride 1.
 # A stride of 1 is an argument of value 1, hence a constant, hence a multiplication that the compiler can see through.
 
 # ```{python}
 # #| label: stride-one
-# def compile_vector_add(stride):
+# def compile_vector_add(shape, strides):
 #     pointers = dict.fromkeys(("x_ptr", "y_ptr", "out_ptr"), "*fp32")
 #     names = ("x_strides", "y_strides", "out_strides")
 #     return aot(
-#         vector_add_kernel, target="sm_90", **pointers, n="i32", shape=("i32",),
-#         **dict.fromkeys(names, (stride,)), BLOCK=1024,
+#         vector_add_kernel, target="sm_90", **pointers, n="i32", shape=shape,
+#         **dict.fromkeys(names, strides), BLOCK=1024,
 #     )  # fmt: skip
 
 
-# row, any_stride = compile_vector_add(1), compile_vector_add("i32")
-# assert row.count(r"LDG\.E\.128") == 4
-# assert row.count(r"STG\.E\.128") == 2
-# assert any_stride.count(r"LDG\.E\.128") == 0
+# row = compile_vector_add(("i32",), (1,))
+# matrix = compile_vector_add(("i32", "i32"), ("i32", "i32"))
+# for asm in (add_asm, row, matrix):
+#     wide = asm.count(r"LDG\.E\.128"), asm.count(r"STG\.E\.128")
+#     print(f"{asm.count(';'):4} instructions, wide accesses {wide}: {asm.kernel}")
+#     assert wide == ((0, 0) if asm is matrix else (4, 2))
 # ```
 
-# Compiled for one row of stride 1, the general kernel has the same four wide loads and two wide stores as `add_kernel`.
+# Compiled for one row of stride 1, the second line, the general kernel has the wide loads and stores of `add_kernel`; compiled for two dimensions, the third, it has the divisions and no wide access.
 # The specialization on 1 pays for the generality.
 
 # ### The launch and the public functions
@@ -1573,7 +1564,7 @@ def fused_multiply_add(
 
 # ### It runs one program at a time
 
-# A thousand programs that add 1 to the same number are a race on a GPU: each reads, adds and writes, and most of the additions are lost.
+# A thousand programs that add 1 to the same number are a race on a GPU: each reads, adds and writes, and an addition is lost whenever two of them read the same number.
 # In the interpreter there is nobody to race with.
 
 # ```{python}
@@ -2019,7 +2010,7 @@ def fused_multiply_add(
 # :::
 
 # ::: {.callout-tip title="Exercise: division as Python has it"}
-# Write `floor_divmod(a, b)` in `exercises/floor_divmod.py` for two int32 vectors without a zero in `b`: quotient and remainder by Python's rule, by a kernel of yours.
+# Write `floor_divmod(a, b)` in `exercises/floor_divmod.py` for two int32 vectors of any stride, without a zero in `b`: quotient and remainder by Python's rule, by a kernel of yours.
 # Hint: C's quotient is one too large exactly if the remainder is not zero and its sign is not that of the divisor.
 # Test: `pytest exercises/test_jit_floor_divmod.py`.
 
@@ -2028,11 +2019,11 @@ def fused_multiply_add(
 # #| code-fold: true
 # #| code-summary: "A solution"
 # @triton.jit
-# def floor_divmod_kernel(a_ptr, b_ptr, q_ptr, r_ptr, n, BLOCK: tl.constexpr):
+# def floor_divmod_kernel(a_ptr, b_ptr, q_ptr, r_ptr, n, sa, sb, BLOCK: tl.constexpr):
 #     offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
 #     mask = offs < n
-#     a = tl.load(a_ptr + offs, mask=mask)
-#     b = tl.load(b_ptr + offs, mask=mask, other=1)
+#     a = tl.load(a_ptr + offs * sa, mask=mask)
+#     b = tl.load(b_ptr + offs * sb, mask=mask, other=1)
 #     remainder = a % b
 #     too_large = (remainder != 0) & ((remainder < 0) != (b < 0))
 #     quotient = tl.where(too_large, a // b - 1, a // b)
@@ -2042,42 +2033,12 @@ def fused_multiply_add(
 
 
 # def floor_divmod(a, b):
-#     a, b = a.contiguous(), b.contiguous()
-#     quotient, remainder = torch.empty_like(a), torch.empty_like(a)
-#     if a.numel():
-#         grid = (triton.cdiv(a.numel(), 1024),)
-#         out = (quotient, remainder)
-#         floor_divmod_kernel[grid](a, b, *out, a.numel(), BLOCK=1024)
-#     return quotient, remainder
-# ```
-
-# :::
-
-# ::: {.callout-tip title="Exercise: the midpoint that does not overflow"}
-# Write `midpoint(x, y)` in `exercises/midpoint.py` for two vectors of one signed integer type: $\lfloor (x + y)/2 \rfloor$, right even where $x + y$ does not fit the type, and computed in that type.
-# Hint: $x + y = 2\,(x \mathbin{\&} y) + (x \oplus y)$, and a right shift rounds down.
-# Test: `pytest exercises/test_jit_midpoint.py`.
-
-# ```{python}
-# #| label: solution-midpoint
-# #| code-fold: true
-# #| code-summary: "A solution"
-# @triton.jit
-# def midpoint_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-#     offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-#     mask = offs < n
-#     x = tl.load(x_ptr + offs, mask=mask)
-#     y = tl.load(y_ptr + offs, mask=mask)
-#     tl.store(out_ptr + offs, (x & y) + ((x ^ y) >> 1), mask=mask)
-
-
-# def midpoint(x, y):
-#     x, y = x.contiguous(), y.contiguous()
-#     out = torch.empty_like(x)
-#     if x.numel():
-#         grid = (triton.cdiv(x.numel(), 1024),)
-#         midpoint_kernel[grid](x, y, out, x.numel(), BLOCK=1024)
-#     return out
+#     n, strides = a.numel(), (a.stride(0), b.stride(0))
+#     out = [torch.empty(n, dtype=a.dtype, device=a.device) for _ in range(2)]
+#     if n:
+#         grid = (triton.cdiv(n, 1024),)
+#         floor_divmod_kernel[grid](a, b, *out, n, *strides, BLOCK=1024)
+#     return tuple(out)
 # ```
 
 # :::

@@ -160,7 +160,7 @@ def _nvidia(log: str) -> dict[str, Any]:
     registers = re.search(r"Used (\d+) registers", log)
     advisories = []
     for line in log.splitlines():
-        plain = re.sub(r"^ptxas\s+(/\S+,? *(line \d+;)?)?\s*", "", line).strip()
+        plain = re.sub(r"^ptxas[\w-]*\s+(/\S+,? *(line \d+;)?)?\s*", "", line).strip()
         routine = re.search(
             r"bytes gmem|Compiling entry|Function properties|spill stores|"
             r"Used \d+ registers|Compile time",

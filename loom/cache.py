@@ -112,7 +112,7 @@ def store(
     name = parts.chapter.name
     count = lines_that_count(parts, results)
     seen: dict[str, list[str]] = {}
-    for rel in sorted(set(read) - key.lines.keys()):
+    for rel in sorted(set(read) - key.lines.keys() - key.parts.keys()):
         said, lines = read_digest(sources, rel)
         seen[rel] = [said, lines if count(rel) else ""]
     entry = {

@@ -26,6 +26,7 @@ from tangle import Book, BookError, Chapter, Problem
 
 CELL_SECONDS = 600.0
 """Seconds one cell may run."""
+START_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -249,7 +250,7 @@ class Run:
         try:
             kernel = Kernel(self.root, self.halt.is_set)
             prepare = f"from loom.begin import prepare; prepare({self.chapter.name!r})"
-            self._must(kernel.run(prepare, self.seconds, silent=True), 1, "start")
+            self._must(kernel.run(prepare, START_SECONDS, silent=True), 1, "start")
             for part in self.parts.parts:
                 if isinstance(part, Text):
                     line = part.inlines[0].line if part.inlines else line

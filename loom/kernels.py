@@ -141,6 +141,11 @@ def public_path(path: str) -> str:
     candidate = Path(path)
     if not candidate.is_absolute():
         return candidate.as_posix()
+    triton = sys.modules.get("triton")
+    if triton is not None and triton.__file__:
+        installed = Path(triton.__file__).parent.parent
+        if candidate.is_relative_to(installed / "triton"):
+            return candidate.relative_to(installed).as_posix()
     for root in (ROOT, Path.cwd()):
         if candidate.is_relative_to(root):
             return candidate.relative_to(root).as_posix()

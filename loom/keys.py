@@ -434,7 +434,8 @@ def execution_key(sources: Sources, parts: Parts) -> Key:
         if rel == chapter.module:  # its code is that of the cells
             continue
         found[rel] = digest(file.code)
-        lines[rel] = digest(*(line for line, _ in file.cells))
+        if rel.startswith("generated/"):
+            lines[rel] = digest(*(line for line, _ in file.cells))
     return Key(found, lines)
 
 

@@ -220,7 +220,9 @@ def _prefixes(root: Path) -> list[tuple[str, str]]:
     found = {path + os.sep: "" for path in [str(root), home, *paths] if path}
     found |= {os.path.realpath(path) + os.sep: "" for path in found}
     user = os.path.expanduser("~")
-    if len(user) > 1:
+    if len(user) > 1:  # IPython has written the user's folder as ~ already
+        below = [path for path in found if path.startswith(user + os.sep)]
+        found |= {"~" + path[len(user) :]: "" for path in below}
         found.setdefault(user + os.sep, "~/")
     # the longest first: a virtual environment may lie below the root
     return sorted(found.items(), key=lambda item: -len(item[0]))

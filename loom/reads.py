@@ -12,11 +12,13 @@ from pathlib import Path
 
 _opened: set[str] = set()
 _recording = False
+_root = Path()
 
 
 def record(root: Path) -> None:
     """Remember from now on which files below `root` are opened to be read."""
-    global _recording
+    global _recording, _root
+    _root = root
     prefix = os.path.realpath(root) + os.sep
 
     def hook(event: str, args: tuple[object, ...]) -> None:
@@ -39,7 +41,8 @@ def record(root: Path) -> None:
 def opened() -> list[str]:
     """The files opened, by path from the root; compiled modules by their source.
 
-    What tools keep for themselves (hidden folders, ``_book``) is left out.
+    What tools keep for themselves (hidden folders, ``_book``) is left out, and so is
+    what is no file there: a path relative to another folder's descriptor.
     """
     found = set()
     for path in _opened:
@@ -48,6 +51,6 @@ def opened() -> list[str]:
             stem = steps[-1].split(".")[0]
             steps = [*(s for s in steps[:-1] if s != "__pycache__"), f"{stem}.py"]
         hidden = any(step.startswith(".") for step in steps)
-        if not hidden and steps[0] != "_book":
+        if not hidden and steps[0] != "_book" and _root.joinpath(*steps).is_file():
             found.add("/".join(steps))
     return sorted(found)

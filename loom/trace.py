@@ -63,11 +63,24 @@ class Tensor:
     after: np.ndarray = field(repr=False, compare=False)
 
     @cached_property
+    def offsets(self) -> np.ndarray:
+        """The offset of each element from the data pointer, row by row."""
+        offsets = np.zeros(self.shape, dtype=np.int64)
+        for axis, (size, stride) in enumerate(
+            zip(self.shape, self.stride, strict=True)
+        ):
+            steps = np.arange(size, dtype=np.int64) * stride
+            offsets += steps.reshape(
+                [-1 if d == axis else 1 for d in range(offsets.ndim)]
+            )
+        return offsets.reshape(-1)
+
+    @cached_property
     def places(self) -> dict[int, list[tuple[int, ...]]]:
         """Element offset from the data pointer -> the N-d indices that have it."""
         found: dict[int, list[tuple[int, ...]]] = {}
-        for index in np.ndindex(*self.shape):
-            offset = sum(i * s for i, s in zip(index, self.stride, strict=True))
+        every = np.ndindex(*self.shape)
+        for index, offset in zip(every, self.offsets.tolist(), strict=True):
             found.setdefault(offset, []).append(index)
         return found
 
@@ -76,8 +89,11 @@ class Tensor:
 
         Where strides overlap, the lowest of the indices.
         """
-        places = self.places.get(offset)
-        return places[0] if places else None
+        found = np.flatnonzero(self.offsets == offset)
+        if not found.size:
+            return None
+        index = np.unravel_index(found[0], self.shape) if self.shape else ()
+        return tuple(int(i) for i in index)
 
 
 @dataclass(frozen=True)
@@ -229,10 +245,10 @@ class Trace:
             live,
         ]
         if values:
-            shown = event.values
-            known = shown is not None
-            texts = [number(v) for v in shown] if known else ["?"] * size
-            row.append(_lanes_text(texts, event))
+            shown = ["?"] * size
+            if event.values is not None:
+                shown = [number(v) for v in event.values]
+            row.append(_lanes_text(shown, event))
         return [event.place, *row] if lines else row
 
     def draw(
@@ -596,7 +612,6 @@ def _make(
 
 def _event(raw: dict[str, Any], tensors: dict[str, Tensor]) -> Event:
     tensor = tensors.get(raw["tensor"])
-    places = tensor.places if tensor else {}
-    inside = np.array([int(i) in places for i in raw["index"]], dtype=bool)
+    inside = np.isin(raw["index"], tensor.offsets if tensor else [])
     keep = {k: v for k, v in raw.items() if k != "in_storage"}
     return Event(**keep, inside=inside)

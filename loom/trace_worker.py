@@ -332,6 +332,7 @@ def install() -> Watched:
         return tl.tensor(handle, kind)
 
     interpreter._implicit_cvt = convert
+    _mend_index()
     executor = interpreter.GridExecutor
     executor._init_args_hst = lambda self, args, kwargs: (list(args), kwargs)
     executor._restore_args_dev = lambda self, *_: None
@@ -341,6 +342,17 @@ def install() -> Watched:
     for name in _TYPED:
         _wrap_typed(builder, name, watched)
     return watched
+
+
+def _mend_index() -> None:
+    """Let `range(n)` take a run-time n: Triton 3.6 and numpy 2.4 do not agree on it."""
+    original = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, scope: Any) -> None:
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
 
 
 def _wrap_hint(builder: Any, name: str, hint: str, watched: Watched) -> None:

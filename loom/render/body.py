@@ -11,13 +11,14 @@ from typing import Any
 from loom.render import nodes, pandoc
 from loom.render.document import Page
 from loom.render.highlight import highlight
-from loom.render.nodes import Node, attr, raw_block, raw_inline, value
+from loom.render.nodes import Node, raw_block, raw_inline, value
 from tangle import Problem
 
 FIGURES = "site/figures"
 _FAILED = re.compile(r"Could not convert TeX math (.+?), rendering as TeX", re.DOTALL)
 _SVG_ROOT = re.compile(r"<svg\b[^>]*>", re.DOTALL)
 _SVG_NAMES = re.compile(r"\A\s*(?:<(title|desc)\b[^>]*>.*?</\1>\s*)+", re.DOTALL)
+_PUNCTUATION = re.compile(r"[,.;:!?)\]’”]+")
 _LANGUAGES = {
     "bash": "shell",
     "console": "shell",
@@ -33,6 +34,10 @@ _LANGUAGES = {
     "json": "JSON",
     "c": "C",
     "python": "Python",
+    "ttir": "TTIR",
+    "ttgir": "TTGIR",
+    "llir": "LLVM IR",
+    "amdgcn": "AMD GCN",
 }
 
 
@@ -123,15 +128,20 @@ class _Writer:
         return [raw_block("html", _code(source, language, escape(name)))]
 
     def visit_table(self, node: Node) -> list[Node]:
-        inner = {**node, "c": [self.below(part) if isinstance(part, list) else part
-                               for part in node["c"]]}
+        inner = {
+            **node,
+            "c": [
+                self.below(part) if isinstance(part, list) else part
+                for part in node["c"]
+            ],
+        }
         before = '<div class="table-wrap">'
         return [raw_block("html", before), inner, raw_block("html", "</div>")]
 
     def visit_para(self, node: Node) -> list[Node] | None:
         """A display formula stands in a box of its own, which can scroll."""
         if not any(_is_display(item) for item in node["c"]):
-            return None
+            return [nodes.para(self.below(_glued(node["c"])))]
         out: list[Node] = []
         rest: list[Node] = []
         for item in [*node["c"], None]:
@@ -139,7 +149,7 @@ class _Writer:
                 rest.append(item)
                 continue
             if any(n["t"] not in ("Space", "SoftBreak") for n in rest):
-                out.append(nodes.para(self.below(rest)))
+                out.append(nodes.para(self.below(_glued(rest))))
             rest = []
             if item is not None:
                 out += [
@@ -149,12 +159,23 @@ class _Writer:
                 ]
         return out
 
+    def visit_plain(self, node: Node) -> list[Node]:
+        return [nodes.plain(self.below(_glued(node["c"])))]
+
     # Divs
 
     def visit_div(self, node: Node) -> list[Node] | None:
         (ident, classes, pairs), content = node["c"]
-        for name in ("cell", "float", "subfloat", "equation", "callout", "tabset",
-                     "layout", "references"):
+        for name in (
+            "cell",
+            "float",
+            "subfloat",
+            "equation",
+            "callout",
+            "tabset",
+            "layout",
+            "references",
+        ):
             if name in classes:
                 found: list[Node] = getattr(self, f"write_{name}")(node)
                 return found
@@ -256,7 +277,9 @@ class _Writer:
         if nodes.plain_text(inlines).strip() != kind:
             said = f'<span class="unseen">{kind}: </span>'
             inlines = [raw_inline("html", said), *inlines]
-        icon = raw_inline("html", '<span class="callout-icon" aria-hidden="true"></span>')
+        icon = raw_inline(
+            "html", '<span class="callout-icon" aria-hidden="true"></span>'
+        )
         folded = collapse in ("true", "false")
         tag, head = ("details", "summary") if folded else ("div", "p")
         opened = " open" if collapse == "false" else ""
@@ -370,9 +393,22 @@ def _id(ident: str) -> str:
 
 
 def _is_display(node: Node | None) -> bool:
-    return bool(
-        node and node["t"] == "Math" and node["c"][0]["t"] == "DisplayMath"
-    )
+    return bool(node and node["t"] == "Math" and node["c"][0]["t"] == "DisplayMath")
+
+
+def _glued(inlines: list[Node]) -> list[Node]:
+    """Inlines in which a line does not break between a formula and its comma."""
+    out: list[Node] = []
+    for node in inlines:
+        match = _PUNCTUATION.match(node["c"]) if node["t"] == "Str" else None
+        if match and out and out[-1]["t"] == "Math":
+            together = [out.pop(), nodes.string(match.group())]
+            out.append({"t": "Span", "c": [nodes.attr("", ["together"]), together]})
+            node = nodes.string(node["c"][match.end() :])
+            if not node["c"]:
+                continue
+        out.append(node)
+    return out
 
 
 def _css_width(width: str) -> str:

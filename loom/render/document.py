@@ -12,19 +12,20 @@ structured as follows. "Attr" is pandoc's `[id, [class, …], [[key, value], …
   - `Div("", ["cell-output", "cell-output-stdout"|"-stderr"|"-display"|"-error"])`
     holding a `CodeBlock` (text), a `Para[Image]`, or markdown blocks.
   A cell whose outputs are a float has no id; the float has it.
-- Float: `Div(id, ["float", "float-fig"|"float-tbl"|"float-lst"], number kind)`: content,
-  and last a `Div("", ["float-caption"])` with one `Plain`. A captioned figure, table or
-  listing without a label is a float without id and without `number`.
+- Float: `Div(id, ["float", "float-fig"|"float-tbl"|"float-lst"], number kind)`:
+  content, and last a `Div("", ["float-caption"])` with one `Plain`. A captioned
+  figure, table or listing without a label is a float without id and without `number`.
   `Div("", ["layout"], ncol)` lays its blocks out in columns, and
   `Div(id, ["subfloat"], number)` is a part of a float, numbered "a", "b", …, with a
   `float-caption` as last block.
 - Equation: `Div(id, ["equation"], number)` with `Para[Math DisplayMath]`.
 - Callout: `Div(id, ["callout", "callout-note"|"-tip"|"-warning"|"-caution"|
-  "-important"], collapse)` of `Div("", ["callout-title"])` and `Div("", ["callout-body"])`.
+  "-important"], collapse)` of `Div("", ["callout-title"])` and
+  `Div("", ["callout-body"])`.
 - Tabset: `Div("", ["tabset"])` of `Div(id, ["tab"])`, each of `Div("", ["tab-title"])`
   and `Div("", ["tab-body"])`.
-- Cross-reference: `Link(["", ["ref"], [["ref", "fig-x"]]], inlines, ["ref:fig-x", ""])`;
-  `targets["fig-x"]` says which page has it.
+- Cross-reference: `Link(["", ["ref"], [["ref", "fig-x"]]], inlines,
+  ["ref:fig-x", ""])`; `targets["fig-x"]` says which page has it.
 - `Link` to a page: its path from the book's root, "book/01-jit.qmd#anchor"; to the same
   page: "#anchor"; to the book's PDF: the PDF's file name.
 - `Image`: its file below the assets folder; the inlines are its alternative text.
@@ -294,8 +295,8 @@ class Store:
         """The chapter's key, its facts, and a function that gives its tree."""
         key = self.key(woven)
         facts = self._read(f"{key}.facts")
-        if facts is not None and (self.folder and (self.folder / f"{key}.tree").exists()):
-            return key, Facts(**facts), lambda: self._read(f"{key}.tree") or []
+        if facts is not None:
+            return key, Facts(**facts), lambda: self._tree(key, woven)
         try:
             tree, made = parsing.parse(woven, self.config)
         except pandoc.PandocError as error:
@@ -305,6 +306,10 @@ class Store:
             self._write(f"{key}.tree", tree)
             self._write(f"{key}.facts", made.as_dict())
         return key, made, lambda: tree
+
+    def _tree(self, key: str, woven: Woven) -> list[Node]:
+        kept: list[Node] | None = self._read(f"{key}.tree")
+        return parsing.parse(woven, self.config)[0] if kept is None else kept
 
     def _read(self, name: str) -> Any:
         if self.folder is None:

@@ -6,6 +6,8 @@ import functools
 from html import escape
 from typing import Any
 
+ALIASES = {"ttir": "mlir", "ttgir": "mlir", "llir": "llvm", "amdgcn": "sass"}
+
 
 @functools.cache
 def _own() -> dict[str, Any]:
@@ -64,6 +66,7 @@ def _lexer(language: str) -> Any:
 def highlight(source: str, language: str) -> str:
     """`source` as escaped HTML; unknown languages come without marks."""
     plain = escape(source, quote=False)
+    language = ALIASES.get(language, language)
     lexer = _lexer(language) if language and language != "text" else None
     if lexer is None or not source.strip():
         return plain
@@ -84,4 +87,6 @@ def highlight(source: str, language: str) -> str:
         else:
             out.append(f'<span class="{name}">{body}</span>')
     html = "".join(out)
-    return html[:-1] if html.endswith("\n") else html.removesuffix("\n</span>") + "</span>"
+    if html.endswith("\n"):
+        return html[:-1]
+    return html.removesuffix("\n</span>") + "</span>"

@@ -34,9 +34,9 @@ _EARLY = (
     "document.documentElement.classList.add('js')"
 )
 _ICON = (
-    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'"
-    "%3E%3Crect width='32' height='32' rx='7' fill='%230b6470'/%3E%3Cpath d='M7 9h8v6H7z"
-    "M17 9h8v6h-8zM7 17h8v6H7z' fill='%23fff'/%3E%3C/svg%3E"
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' "
+    "viewBox='0 0 32 32'%3E%3Crect width='32' height='32' rx='7' fill='%230b6470'/%3E"
+    "%3Cpath d='M7 9h8v6H7zM17 9h8v6h-8zM7 17h8v6H7z' fill='%23fff'/%3E%3C/svg%3E"
 )
 _REFERENCE = re.compile(r"""\s(?:href|src)="([^"]*)\"""")
 _ANCHOR = re.compile(r"""\sid="([^"]*)\"""")
@@ -269,7 +269,9 @@ def _contents(page: Page, pages: list[Page], config: Config, pdf: bool) -> str:
         items = "".join(_contents_item(page, other) for other in group)
         listed = f"<ul>{items}</ul>"
         if part:
-            listed = f"<details open><summary>{escape(part)}</summary>{listed}</details>"
+            listed = (
+                f"<details open><summary>{escape(part)}</summary>{listed}</details>"
+            )
         out.append(listed)
     if pdf:
         link = f'<a href="{address(config.pdf_name)}">This book as PDF</a>'
@@ -342,7 +344,8 @@ _GLASS = (
 )
 _HALF = (
     '<svg viewBox="0 0 20 20" width="20" height="20" aria-hidden="true">'
-    '<circle cx="10" cy="10" r="7"/><path class="filled" d="M10 3a7 7 0 0 1 0 14z"/></svg>'
+    '<circle cx="10" cy="10" r="7"/>'
+    '<path class="filled" d="M10 3a7 7 0 0 1 0 14z"/></svg>'
 )
 _SEARCH = """<dialog class="search" aria-label="Search the book">
 <form method="dialog" role="search">
@@ -352,7 +355,8 @@ aria-autocomplete="list" autocomplete="off" autocapitalize="off" spellcheck="fal
 <button type="submit" class="bar-button" aria-label="Close">Esc</button>
 </form>
 <p class="search-status" role="status"></p>
-<div class="search-results" id="search-results" role="listbox" aria-label="Results"></div>
+<div class="search-results" id="search-results" role="listbox" \
+aria-label="Results"></div>
 </dialog>"""
 
 

@@ -401,11 +401,15 @@ class _Reader:
         words = _first_inlines(caption[1])
         widths = _widths(value(attributes, "tbl-colwidths"), len(columns))
         if widths:
-            columns = [[column[0], w] for column, w in zip(columns, widths, strict=True)]
+            columns = [
+                [column[0], w] for column, w in zip(columns, widths, strict=True)
+            ]
         bare = {"t": "Table", "c": [attr(), [None, []], columns, *self.children(rest)]}
         if not words:
             return [bare]
-        return [self.make_float(ident, "tbl", lambda: [bare], lambda: self.inlines(words))]
+        return [
+            self.make_float(ident, "tbl", lambda: [bare], lambda: self.inlines(words))
+        ]
 
     def paragraph(self, node: Node) -> list[Node]:
         """A paragraph, cut where a labelled display equation stands in it."""
@@ -635,7 +639,9 @@ class _Reader:
             made = self.cell_outputs(part, options, shown, parts, skip=printed)
             subcaptions = [captions[k] for k in captions if k.startswith("subcap-")]
             for number, words in enumerate(subcaptions[: len(made)]):
-                made[number] = self.subfloat(f"{label}-{number + 1}", made[number], words)
+                made[number] = self.subfloat(
+                    f"{label}-{number + 1}", made[number], words
+                )
             columns = options.get("layout-ncol")
             return [_layout(str(columns), made)] if columns else made
 
@@ -681,7 +687,9 @@ class _Reader:
         finally:
             self.cell, self.float = before, inside
 
-    def output_image(self, part: CodeCell, output: Output, alt: list[str]) -> list[Node]:
+    def output_image(
+        self, part: CodeCell, output: Output, alt: list[str]
+    ) -> list[Node]:
         if not alt or not alt[0]:
             self.problem(
                 part.cell.first,
@@ -782,7 +790,7 @@ class _Reader:
         alt = value(node["c"][0], "fig-alt") or caption.strip()
         if not alt:
             self.problem(
-                lines, f"image {url} has no alternative text: add {{fig-alt=\"…\"}}"
+                lines, f'image {url} has no alternative text: add {{fig-alt="…"}}'
             )
         asset = url
         if _SCHEME.match(url):
@@ -926,4 +934,3 @@ def _widths(text: str, columns: int) -> list[Node]:
     if len(numbers) != columns or not sum(numbers):
         return []
     return [{"t": "ColWidth", "c": n / sum(numbers)} for n in numbers]
-

@@ -50,14 +50,17 @@ def _collect(blocks: list[Node], found: list[dict[str, str]], *, top: bool) -> N
             for items in lists:
                 _collect(items, found, top=False)
         elif kind not in ("RawBlock", "HorizontalRule"):
-            words = nodes.plain_text(nodes.rewrite([node], _without_formulas))
-            found[-1]["prose"] += " ".join(words.split()) + "\n"
+            text = nodes.plain_text(nodes.rewrite([node], _readable)).split()
+            found[-1]["prose"] += " ".join(text) + "\n" if text else ""
 
 
-def _without_formulas(node: Node) -> list[Node] | None:
-    """A display formula's TeX is no text; an inline one reads as it is."""
+def _readable(node: Node) -> list[Node] | None:
+    """A display formula's TeX is no text; an inline one reads as it is.
+
+    The line that says where a page's outputs come from is on every page.
+    """
     shown = node["t"] == "Math" and node["c"][0]["t"] == "DisplayMath"
-    return [] if shown else None
+    return [] if shown or nodes.has_class(node, "evidence") else None
 
 
 def index_js(pages: Iterable[Any]) -> str:

@@ -79,11 +79,14 @@ def fit(text: str, inset: float) -> tuple[Wrapped, float]:
     """
     room = TEXT_WIDTH - inset - _PADDING
     longest = wrap(text, COLUMNS)
-    columns = max(map(width, longest.text.split("\n")))
-    size = min(CODE_SIZE, room / (max(columns, 1) * _ADVANCE))
+    columns = max(
+        width(line) + 2 * (number in longest.continued)
+        for number, line in enumerate(longest.text.split("\n"), 1)
+    )
+    size = min(CODE_SIZE, 0.998 * room / (max(columns, 1) * _ADVANCE))
     if size >= SMALLEST:
         return longest, size
-    return wrap(text, max(int(room / (SMALLEST * _ADVANCE)), 20)), SMALLEST
+    return wrap(text, max(int(0.998 * room / (SMALLEST * _ADVANCE)), 20)), SMALLEST
 
 
 def width(line: str) -> int:

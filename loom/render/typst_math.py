@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +13,8 @@ from loom.render import nodes, pandoc
 from loom.render.document import write_changed
 
 _MARK = "//loom-formula"
+_SCALED = re.compile(r"#scale\(x: (\d+)%, y: \d+%\)\[(\\.|[\w.]+|.)\]")
+_DELIMITERS = {"{": "\\{", "}": "\\}"}
 Formula = tuple[str, str]
 """("InlineMath" or "DisplayMath", TeX)."""
 
@@ -49,11 +54,25 @@ def _pandoc(formulas: list[Formula]) -> list[str]:
         blocks.append(nodes.raw_block("typst", _MARK))
     tree = {"pandoc-api-version": pandoc.api(), "meta": {}, "blocks": blocks}
     out, _ = pandoc.run(json.dumps(tree), "-f", "json", "-t", "typst", "--wrap=none")
-    return [part.strip() for part in out.split(_MARK)[:-1]]
+    return [_mended(part.strip()) for part in out.split(_MARK)[:-1]]
+
+
+def _mended(typst: str) -> str:
+    """Delimiters of a given size, which pandoc writes as scaled text."""
+    return _SCALED.sub(
+        lambda m: f"stretch({_DELIMITERS.get(m[2], m[2])}, size: #{m[1]}%)", typst
+    )
 
 
 def _key(formula: Formula) -> str:
-    return f"{formula[0]} {formula[1]}"
+    return f"{_version()} {formula[0]} {formula[1]}"
+
+
+@functools.cache
+def _version() -> str:
+    """What a kept formula depends on: pandoc, and this module."""
+    own = Path(__file__).read_bytes() + pandoc.version().encode()
+    return hashlib.sha256(own).hexdigest()[:12]
 
 
 def _read(store: Path) -> dict[str, str]:

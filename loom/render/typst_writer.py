@@ -71,6 +71,9 @@ def formulas(blocks: list[Node]) -> list[Formula]:
     ]
 
 
+WHOLE_TABLE = 15  # rows of a table that is not cut by the end of a page
+
+
 class PageWriter:
     """Writes one page. `write()` gives the markup; `problems` what was wrong."""
 
@@ -385,6 +388,9 @@ class PageWriter:
                 parts.append(f"table.footer({self._rows(foot[1])})")
         finally:
             self._nested -= 1
+        rows = sum(len(body[2]) + len(body[3]) for body in bodies)
+        if rows <= WHOLE_TABLE:
+            parts.append("whole: true")
         legend = f", caption: {self.content(caption)}" if caption else ""
         return f"#data-table({', '.join(parts)}{legend});{self._label(attributes)}"
 

@@ -22,9 +22,9 @@ SVG = """<svg xmlns="http://www.w3.org/2000/svg" class="loom-svg" viewBox="0 0 4
  patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6"
  class="hatch" stroke="#555" stroke-width="2"/></pattern></defs><rect class="paper"
  width="440" height="96" fill="#fff"/><text class="muted" x="10" y="20" font-size="12"
- fill="#666">program 0, 1, 2</text><rect class="p0" x="10" y="30" width="130" height="40"
- fill="#8ecae6"/><rect class="p1" x="150" y="30" width="130" height="40" fill="#ffd166"
-/><rect class="p2" x="290" y="30" width="65" height="40" fill="#a7c957"/><rect x="365"
+ fill="#666">program 0, 1, 2</text><rect class="p0" x="10" y="30" width="130"
+ height="40" fill="#8ecae6"/><rect class="p1" x="150" y="30" width="130"
+ height="40" fill="#ffd166"/><rect class="p2" x="290" y="30" width="65" height="40" fill="#a7c957"/><rect x="365"
  y="30" width="65" height="40" fill="url(#hatch)"/><text class="ink" x="20" y="55"
  font-size="14" fill="#111">0 1 2 3</text></svg>"""
 
@@ -82,10 +82,10 @@ OUTPUTS: dict[str, list[dict[str, Any]]] = {
     ],
     "tbl-trace": [display(text__markdown=TABLE, text__plain="<Table>")],
     "h200": [
-        display(text__markdown="[NVIDIA H200, triton 3.6.0, 2026-01-02]{.badge .badge-captured}"),
+        display(text__markdown="[NVIDIA H200, 2026-01-02]{.badge .badge-captured}"),
         stream("copy 3.9 TB/s\n"),
     ],
-    "h200-missing": [display(text__markdown="[Not yet run on a GPU]{.badge .badge-missing}")],
+    "h200-missing": [display(text__markdown="[Not yet run]{.badge .badge-missing}")],
     "h200-stale": [
         display(text__markdown="[Stale: the code has changed]{.badge .badge-stale}"),
         stream("3.9 TB/s\n"),

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.loom.sample_book import copy_sample, png, weave
 
 import tangle
 from loom.render import nodes, pandoc
@@ -16,6 +15,7 @@ from loom.render.config import read_config
 from loom.render.document import Page, load_pages, unexecuted
 from loom.render.lines import Locator
 from loom.woven import CodeCell
+from tests.loom.sample_book import copy_sample, png, weave
 
 CELL = "```{{python}}\n#| label: {}\n{}\n```\n"
 
@@ -46,7 +46,7 @@ def write(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         (tmp_path / "_quarto.yml").write_text(
             f"book:\n  title: T\n  chapters:{listed}\nbibliography: book/r.bib\n"
         )
-        (tmp_path / "book" / "r.bib").write_text("@book{known, title={A B}, year=2000}\n")
+        (tmp_path / "book" / "r.bib").write_text("@book{known, title={A}, year=2}\n")
         index = "# Preface {#sec-p .unnumbered}\n\n"
         index += CELL.format("p", "#| tangle: true\nX = 1")
         (tmp_path / "index.qmd").write_text(index)
@@ -229,7 +229,8 @@ def test_status(sample: Page) -> None:
         label: nodes.value(by_id(sample, label)["c"][0], "status")
         for label in ("h200", "h200-missing", "h200-stale", "not-run", "by-hand")
     }
-    assert list(said.values()) == ["captured", "missing", "stale", "not-evaluated", "run"]
+    states = ["captured", "missing", "stale", "not-evaluated", "run"]
+    assert list(said.values()) == states
 
 
 def test_figure_cell(sample: Page) -> None:
@@ -290,14 +291,16 @@ def test_options_hide(write: Callable[..., Path]) -> None:
     text = nodes.plain_text(page.blocks)
     assert "print(1)" not in text and "print(2)" in text and "print(3)" in text
     assert "out" not in text
-    assert [nodes.plain_text(i) for _, _, n, i in page.outline if n == "1.1"] == ["Made"]
+    made = [nodes.plain_text(i) for _, _, n, i in page.outline if n == "1.1"]
+    assert made == ["Made"]
 
 
 def test_code_does_not_pass_through_markdown(write: Callable[..., Path]) -> None:
-    code = f"x = \"\"\"\n{':' * 44}\n~~~\n$$\n<!--\n\"\"\""
+    code = f'x = """\n{":" * 44}\n~~~\n$$\n<!--\n"""'
     root = write("# One {#sec-one}\n\n" + CELL.format("a", code) + "\nAfter.\n")
     page = load(root)[1]
-    assert [n["c"][1] for n in nodes.walk(page.blocks) if n["t"] == "CodeBlock"] == [code]
+    shown = [n["c"][1] for n in nodes.walk(page.blocks) if n["t"] == "CodeBlock"]
+    assert shown == [code]
     assert page.blocks[-1]["t"] == "Para"
 
 
@@ -332,7 +335,8 @@ def test_every_unresolved_reference_with_its_line(write: Callable[..., Path]) ->
     )
     (root / "book" / "x.svg").write_text("<svg/>")
     said = faults(root)
-    assert [line.split(":")[1] + line.split("got ")[1].split(",")[0] for line in said] == [
+    short = [line.split(":")[1] + line.split("got ")[1].split(",")[0] for line in said]
+    assert short == [
         "4@fig-none",
         "4@tbl-none",
         "10@fig-none",
@@ -358,7 +362,8 @@ def test_unnumbered_section_is_linked_by_path(write: Callable[..., Path]) -> Non
 def test_broken_links(write: Callable[..., Path]) -> None:
     root = write(
         "# One {#sec-one}\n\n"
-        "[a](02-two.qmd), [b](../index.qmd#sec-q),\n[c](#sec-on) and [d](../tangle.py).\n\n"
+        "[a](02-two.qmd), [b](../index.qmd#sec-q),\n"
+        "[c](#sec-on) and [d](../tangle.py).\n\n"
         "[good](../index.qmd#sec-p), [good](#sec-one), [good](https://example.org).\n"
     )
     said = faults(root)
@@ -394,7 +399,8 @@ def test_image_faults(write: Callable[..., Path]) -> None:
 
 
 def test_number_on_an_unnumbered_page(write: Callable[..., Path]) -> None:
-    root = write("# One {#sec-one .unnumbered}\n\n| a |\n|---|\n| 1 |\n\n: Cap {#tbl-a}\n")
+    table = "| a |\n|---|\n| 1 |\n\n: Cap {#tbl-a}\n"
+    root = write("# One {#sec-one .unnumbered}\n\n" + table)
     (said,) = faults(root)
     assert said.startswith("book/01-one.qmd:7: got the numbered table tbl-a")
 
@@ -410,7 +416,8 @@ def test_label_twice(write: Callable[..., Path]) -> None:
 
 
 def test_output_that_swallows_the_next_cell(write: Callable[..., Path]) -> None:
-    root = write("# One {#sec-one}\n\n" + CELL.format("a", "f()") + CELL.format("b", "g()"))
+    cells = CELL.format("a", "f()") + CELL.format("b", "g()")
+    root = write("# One {#sec-one}\n\n" + cells)
     fence = {"output_type": "display_data", "data": {"text/markdown": "```"}}
     (said,) = faults(root, a=[fence], b=[fence])
     assert said.startswith("book/01-one.qmd:7: this cell was swallowed")
@@ -456,10 +463,12 @@ def test_a_new_number_changes_the_pages_that_refer_to_it(tmp_path: Path) -> None
     assert after[3].key == before[3].key
 
 
-def test_damaged_cache_is_made_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["tree", "facts"])
+def test_damaged_cache_is_made_again(tmp_path: Path, kind: str) -> None:
     root, cache = copy_sample(tmp_path), tmp_path / "cache"
     before = load(root, cache)[1].blocks
-    for path in cache.iterdir():
+    assert before
+    for path in cache.glob(f"*.{kind}"):
         path.write_bytes(path.read_bytes()[:-7])
     assert load(root, cache)[1].blocks == before
 
@@ -474,6 +483,7 @@ def test_part_of_the_book(tmp_path: Path) -> None:
 
 
 def test_locator_knows_prose_from_code() -> None:
-    text = "---\na: '@fig-a'\n---\n@fig-a `@fig-a`\n~~~\n@fig-a\n~~~\n<!-- @fig-a\n-->\n"
+    text = "---\na: '@fig-a'\n---\n@fig-a `@fig-a`\n~~~\n@fig-a\n~~~\n"
+    text += "<!-- @fig-a\n-->\n"
     chapter = tangle.Chapter(Path("x.qmd"), "x.qmd", text, (), "x")
     assert Locator(chapter).citation("fig-a") == [4]

@@ -203,7 +203,12 @@ def test_options_decide_which_outputs_are_kept(wovens):
 
 
 def test_the_kernel_starts_alike_everywhere(wovens):
-    assert text(wovens["one"], "surroundings").split() == ["0", "False", "True", "False"]
+    assert text(wovens["one"], "surroundings").split() == [
+        "0",
+        "False",
+        "True",
+        "False",
+    ]
 
 
 def test_outputs_hold_nothing_of_this_machine(book, wovens):
@@ -296,6 +301,7 @@ def chapter(name, cell, options=""):
 
 def test_every_failing_chapter_is_reported_at_its_line(make_book):
     book = make_book()
+    book.write("index.qmd", INDEX_READER)  # a first cell that imports torch is slow
     book.write("book/01-good.qmd", chapter("good", "1 + 1"))
     book.write(
         "book/02-raises.qmd",
@@ -310,7 +316,7 @@ def test_every_failing_chapter_is_reported_at_its_line(make_book):
     book.write("book/06-dies.qmd", chapter("dies", "import os\nos.abort()"))
     book.write("book/07-late.qmd", chapter("late", "import time\ntime.sleep(60)"))
     with pytest.raises(execute.ExecutionError) as caught:
-        execute.weave_chapters(book.read(), seconds=4, jobs=4)
+        execute.weave_chapters(book.read(), seconds=6, jobs=4)
     problems = [str(problem) for problem in caught.value.problems]
     assert problems == [
         "book/02-raises.qmd:8: ValueError: no",
@@ -320,7 +326,7 @@ def test_every_failing_chapter_is_reported_at_its_line(make_book):
         "book/05-inline.qmd:3: NameError: name 'unknown' is not defined"
         " (in `{python} unknown + 1`)",
         "book/06-dies.qmd:7: the kernel died (signal 6) while this cell ran",
-        "book/07-late.qmd:7: the cell ran longer than 4 s; make it smaller",
+        "book/07-late.qmd:7: the cell ran longer than 6 s; make it smaller",
     ]
     words = str(caught.value)
     assert "\n    raise ValueError('no')\n" in words

@@ -118,7 +118,8 @@ def test_frame(sample: Element) -> None:
     assert sample.all("title")[0].text == "1 Reversing a vector – Sample of Everything"
     (description,) = [m for m in sample.all("meta") if m["name"] == "description"]
     assert description["content"].startswith("A copy reads lane i and writes lane i;")
-    assert [e["aria-label"] for e in sample.all("nav")] == ["Book", "Pages", "On this page"]
+    names = [e["aria-label"] for e in sample.all("nav")]
+    assert names == ["Book", "Pages", "On this page"]
     assert len(sample.all("main")) == 1 and len(sample.all("h1")) == 1
     (skip,) = sample.all("a", "skip")
     assert sample.at(skip["href"][1:]).tag == "main"
@@ -185,8 +186,9 @@ def test_nothing_is_loaded_from_elsewhere(out: Path) -> None:
                 assert not re.match(r"\w+:|//", element[name]), (path, element[name])
             if element.tag == "link" and element["rel"] in ("stylesheet", "icon"):
                 assert not element["href"].startswith(("http", "//"))
-    assert not re.search(r"@import|url\((?!\"data:)", (out / "site/book.css").read_text())
-    assert not re.search(r"https?://|fetch\(|XMLHttp", (out / "site/book.js").read_text())
+    css, script = ((out / f"site/book.{kind}").read_text() for kind in ("css", "js"))
+    assert not re.search(r"@import|url\((?!\"data:)", css)
+    assert not re.search(r"https?://|fetch\(|XMLHttp", script)
 
 
 # What stands in an article
@@ -197,10 +199,8 @@ def test_code_is_exactly_the_cell(out: Path, sample: Element) -> None:
     woven = weave(book)[1]
     cells = [part.cell for part in woven.parts if isinstance(part, CodeCell)]
     shown = {cell.code for cell in cells if cell.options.get("echo") != "false"}
-    written = {
-        code.text for code in sample.all("code", "language-python") if code.text in shown
-    }
-    assert written == shown and len(shown) > 10
+    written = {code.text for code in sample.all("code", "language-python")}
+    assert shown <= written and len(shown) > 10
 
 
 def test_tangled_cell_says_its_place(sample: Element) -> None:
@@ -225,7 +225,8 @@ def test_figures(sample: Element) -> None:
     figure = sample.at("fig-trace")
     assert figure.tag == "figure"
     caption = figure.all("figcaption")[0]
-    assert caption.text.startswith("Figure\u00a01.1 Reads and writes of reverse_kernel")
+    words = "Figure\u00a01.1 Reads and writes of reverse_kernel"
+    assert caption.text.strip().startswith(words)
     assert [a["href"] for a in caption.all("a", "ref")] == ["#tbl-lanes"]
     (drawing,) = figure.all("svg")
     assert drawing["role"] == "img"
@@ -236,7 +237,8 @@ def test_pictures_have_words_and_a_size(sample: Element) -> None:
     pictures = sample.all("img")
     assert len(pictures) == 3
     for picture in pictures:
-        assert picture["alt"] and picture["width"] == "240" and picture["height"] == "80"
+        assert picture["alt"]
+        assert (picture["width"], picture["height"]) == ("240", "80")
 
 
 def test_formulas(sample: Element) -> None:
@@ -279,8 +281,8 @@ def test_tables_scroll_in_their_own_box(out: Path) -> None:
 def test_drawings_on_one_page_do_not_share_identifiers() -> None:
     source = (
         '<?xml version="1.0"?><svg class="loom-svg" aria-labelledby="t" width="9">'
-        '<title id="t">T</title><pattern id="h"/><rect fill="url(#h)"><title>tip</title>'
-        '</rect><use href="#h"/><use href="#elsewhere"/></svg>'
+        '<title id="t">T</title><pattern id="h"/><rect fill="url(#h)">'
+        '<title>tip</title></rect><use href="#h"/><use href="#elsewhere"/></svg>'
     )
     drawn = inline_svg(source, "d2-", "A &quot;label&quot;")
     assert drawn == (
@@ -319,7 +321,8 @@ def test_text_has_contrast(side: int) -> None:
     """WCAG AA: 4.5 to 1 for text, on the page and on the ground of code."""
     css = (html.THEME / "book.css").read_text()
     pair = r"light-dark\((#\w{3,6}), (#\w{3,6})\)"
-    named = {m[1]: m.group(2, 3)[side] for m in re.finditer(rf"--([\w-]+): {pair}", css)}
+    found = re.finditer(rf"--([\w-]+): {pair}", css)
+    named = {match[1]: match.group(2, 3)[side] for match in found}
     text = "ink soft title accent note tip warning caution important".split()
     for name in text:
         for ground in ("page", "raised", "sunken"):
@@ -358,7 +361,7 @@ def test_search_finds_code_in_its_section(out: Path) -> None:
 
 def test_search_reads_references_as_the_page_does(out: Path) -> None:
     (entry,) = [e for e in entries(out) if "name one figure" in e[4]]
-    assert "Figure\u00a01.1 and 1.1 and Drawing\u00a01.1 name one figure" in entry[4]
+    assert "Figure\u00a01.1 and 1.1 and Drawing 1.1 name one figure" in entry[4]
 
 
 def test_search_entries_lead_somewhere(out: Path) -> None:
@@ -447,7 +450,8 @@ def test_dead_links_are_found() -> None:
     def dead(address: str) -> bool:
         return bool(html._dead("book/a.html", address, known, anchors))
 
-    for address in ("../index.html#x", "#y%20z", "../site/book.css", "https://a.org", ""):
+    good = ("../index.html#x", "#y%20z", "../site/book.css", "https://a.org", "")
+    for address in good:
         assert not dead(address), address
     for address in ("index.html", "#x", "../index.html#y", "../site/none.js"):
         assert dead(address), address
@@ -457,3 +461,22 @@ def test_unknown_format_is_refused(tmp_path: Path) -> None:
     book = tangle.Book(tmp_path, ())
     with pytest.raises(ValueError, match="epub"):
         build([], book, tmp_path, ("epub",))
+
+
+def test_a_formula_and_its_comma_stay_on_one_line(sample: Element) -> None:
+    glued = [span.text for span in sample.all("span", "together")]
+    assert any(text.endswith(";") for text in glued)
+    assert any(text.endswith(",") for text in glued)
+
+
+def test_a_page_with_a_dead_link_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = copy_sample(tmp_path)
+    monkeypatch.setattr(html, "_hero", lambda *_: '<a id="main" href="lost.html">x</a>')
+    with pytest.raises(tangle.BookError) as caught:
+        render(root)
+    said = str(caught.value)
+    assert "index.qmd:1: the page links to lost.html, which the book does not" in said
+    assert "index.qmd:1: the page has the identifier main twice" in said
+    assert not (root / "_book").exists()

@@ -169,3 +169,13 @@ def test_options_that_are_no_yaml_are_named(tmp_path):
     chapter = tangle.read_chapter(Path("d.qmd"), "book/04-d.qmd", text)
     with pytest.raises(tangle.BookError, match="book/04-d.qmd:5: the options"):
         split(chapter)
+
+
+def test_tidy_masks_what_ipython_has_shortened(tmp_path, monkeypatch):
+    import inspect
+
+    monkeypatch.setenv("HOME", str(Path(inspect.__file__).parents[1]))
+    short = "~/" + "/".join(Path(inspect.__file__).parts[-2:])
+    lines._prefixes.cache_clear()
+    assert lines.tidy(f"File {short}:12 in f", tmp_path) == "File inspect.py:12 in f"
+    lines._prefixes.cache_clear()

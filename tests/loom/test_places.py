@@ -26,7 +26,7 @@ def shallow(x):
     return sorted([x, 1], key=deep)
 ```
 """
-TESTS = '''\
+TESTS = """\
 import pytest
 
 from generated.one import deep, shallow
@@ -44,7 +44,8 @@ def test_chained():
 
 
 def test_cell_frame():
-    code = compile("\\n" * 4 + "def f():\\n    raise KeyError(1)", "generated/one.py", "exec")
+    cell = "\\n" * 4 + "def f():\\n    raise KeyError(1)"
+    code = compile(cell, "generated/one.py", "exec")
     names = {}
     exec(code, names)
     names["f"]()
@@ -61,7 +62,7 @@ def broken():
 
 def test_set_up(broken):
     pass
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +75,20 @@ def project(make_book):
     book.write("bad/test_import.py", "import generated.two\n")
     book.write(
         "book/02-two.qmd",
-        "# Two {#sec-two}\n\n```{python}\n#| label: a\n#| tangle: true\nx = 1 / 0\n```\n",
+        "# Two {#sec-two}\n\n"
+        "```{python}\n#| label: a\n#| tangle: true\nx = 1 / 0\n```\n",
     )
     book.read()
     return book.root
 
 
 def run(root, *args):
-    env = os.environ | {"PYTHONPATH": f"{root}:{ROOT}", "NO_COLOR": "1", "COLUMNS": "200"}
+    env = os.environ | {
+        "PYTHONPATH": f"{root}:{ROOT}",
+        "NO_COLOR": "1",
+        "COLUMNS": "200",
+    }
+    env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     env.pop("PYTEST_ADDOPTS", None)
     env.pop("PYTEST_XDIST_WORKER", None)
     done = subprocess.run(
@@ -101,7 +108,9 @@ PLACE = "[book/01-one.qmd:7]"
 @pytest.mark.parametrize("style", ["auto", "long", "short", "native"])
 def test_every_style_names_the_chapter(project, style):
     said = run(project, "test_one.py", f"--tb={style}", "-k", "module or chained")
-    frames = [line for line in said.split("\n") if re.search(r"one\.py\D+7\b", line)]
+    frames = [
+        line for line in said.split("\n") if re.search(r"generated/one\.py\D+7\b", line)
+    ]
     assert len(frames) >= 2, said
     assert all(PLACE in line for line in frames), said
     assert "2 failed" in said
@@ -129,5 +138,5 @@ def test_a_module_that_fails_at_import(project, style):
 
 
 def test_with_xdist(project):
-    said = run(project, "test_one.py", "-n", "1", "-k", "module")
+    said = run(project, "test_one.py", "-p", "xdist", "-n", "1", "-k", "module")
     assert PLACE in said and "1 failed" in said
