@@ -72,6 +72,8 @@ the kernel helpers ``upcast`` and ``store_rounded``, the argument checks
 Defined in Chapter 1.
 """
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -172,13 +174,22 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 # The result is right, no exception is raised, and a number that was not ours is gone.
 # Past the last page of memory the same line would end the process; here it only corrupts.
+# `trace` refuses what a GPU does without a word:
+
+# ```{python}
+# #| label: unmasked-traced
+# #| error: true
+# tensors = dict(x_ptr=x, y_ptr=y, out_ptr=torch.empty_like(x))
+# trace(unmasked_add_kernel, grid=(3,), **tensors, BLOCK=4)
+# ```
+
 # The mend is the mask, on loads as well as on stores.
 # :::
 
 # ## What the decorator does, and when anything compiles {#sec-jit-decorator}
 
 # `@triton.jit` does not compile.
-# It reads the *source text* of the function, notes the parameters, and puts an object in the function's place; the function itself is never called.
+# It reads the *source text* of the function, notes the parameters, and puts an object in the function's place; the function itself is never called, except by the interpreter.
 # Compiling has to wait, because the text alone does not say what `x_ptr` points to.
 
 # ```{python}
@@ -1416,7 +1427,7 @@ def multiply_add_kernel(
 BLOCK_SIZE = 1024
 
 
-def launch(kernel, out: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+def launch(kernel: Any, out: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
     """Run an element-wise kernel on inputs of one shape, and return `out`.
 
     `out` comes from ``torch.empty_like`` of an input.  The kernel's parameters are
@@ -1677,22 +1688,19 @@ def fused_multiply_add(
 
 # ```{python}
 # #| label: fma-twice
-# xy = torch.tensor(1 + 2.0**-12)
-# z = torch.tensor(-(1 + 2.0**-11))
-# shape = dict(shape=(1,), x_strides=(1,), y_strides=(1,), z_strides=(1,))
-# result = torch.full((), 7.0)
-# trace(
-#     multiply_add_kernel, grid=(1,), x_ptr=xy, y_ptr=xy, z_ptr=z, out_ptr=result,
-#     n=1, **shape, out_strides=(1,), BLOCK=1,
-# )  # fmt: skip
-# assert result.item() == 0.0
-# assert (xy.double() * xy.double() + z.double()).item() == 2.0**-24  # exact
+# @triton.jit
+# def fma_kernel(x_ptr, z_ptr, out_ptr):
+#     x = tl.load(x_ptr)
+#     tl.store(out_ptr, multiply_add(x, x, tl.load(z_ptr)))
 
-# pointers = dict.fromkeys(("x_ptr", "y_ptr", "z_ptr", "out_ptr"), "*fp32")
-# asm = aot(
-#     multiply_add_kernel, target="sm_90", **pointers, n="i32", shape=("i32",),
-#     x_strides=(1,), y_strides=(1,), z_strides=(1,), out_strides=(1,), BLOCK=128,
-# )  # fmt: skip
+
+# xx, zz = torch.tensor([1 + 2.0**-12]), torch.tensor([-(1 + 2.0**-11)])
+# result = torch.full((1,), 7.0)
+# trace(fma_kernel, grid=(1,), x_ptr=xx, z_ptr=zz, out_ptr=result)
+# assert result.item() == 0.0
+# assert (xx.double() * xx.double() + zz.double()).item() == 2.0**-24  # exact
+
+# asm = aot(fma_kernel, target="sm_90", x_ptr="*fp32", z_ptr="*fp32", out_ptr="*fp32")
 # assert asm.count(r"fma\.rn\.f32", where="ptx") == 1
 # asm.show("ptx", pattern=r"fma")
 # ```
@@ -1748,7 +1756,7 @@ def fused_multiply_add(
 #     tenth=answer_of(add_scalar_kernel, zeros(1, torch.float64), 0.1)[0],
 #     tenth_annotated=answer_of(add_double_kernel, zeros(1, torch.float64), 0.1)[0],
 #     doubled=answer_of(twice_kernel, zeros(1, torch.int64), 3_000_000_000)[0],
-#     fma=fused_multiply_add(xy.cuda(), xy.cuda(), z.cuda()).item(),
+#     fma=fused_multiply_add(xx.cuda(), xx.cuda(), zz.cuda()).item(),
 #     race=answer_of(racing_kernel, zeros(1, torch.int32), grid=(1000,))[0],
 #     bf16=vector_add(*bf16).item(),
 # )
@@ -1840,6 +1848,7 @@ def fused_multiply_add(
 
 # : The cost of a launch, by what has to be done for it. {#tbl-jit-launch}
 
+# The first row is more than a compilation: a process that launches for the first time also loads the driver's interface and Triton's launcher.
 # The last row is what Python and the driver need to hand one launch to the GPU; a kernel that is done sooner than that leaves the GPU waiting.
 
 # ### Bandwidth
@@ -1873,10 +1882,9 @@ def fused_multiply_add(
 #     )
 #     del a, b, into
 # loom.keep(rows)
-# print(f"{'n':>10} {'copy':>10} {'torch.add':>10} {'vector_add':>10}   GB/s")
+# print(" ".join(f"{name:>10}" for name in rows[0]), "  GB/s")
 # for row in rows:
-#     print("{n:>10} {copy:10.0f} {torch.add:10.0f}".format(**row), end="")
-#     print(f" {row['vector_add']:10.0f}")
+#     print(" ".join(f"{value:10.0f}" for value in row.values()))
 # ```
 
 # ```{python}

@@ -190,7 +190,7 @@ class File:
 
     @cached_property
     def tree(self) -> ast.Module:
-        return parse(self.code)[0] if self.path.suffix == ".py" else ast.parse("")
+        return running_code(self.code if self.path.suffix == ".py" else "")
 
 
 class Sources:
@@ -358,16 +358,73 @@ class Sources:
 
 
 def lazy_table(tree: ast.Module) -> dict[str, str]:
-    """The ``{"name": "module"}`` tables at the top of a package."""
+    """Which module defines a lazy name, by the tables at the top of a package.
+
+    A table is ``{"name": "module"}`` or ``{"module": ("name", …)}``.
+    """
     found: dict[str, str] = {}
-    for node in tree.body:
-        value = getattr(node, "value", None)
-        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(value, ast.Dict):
-            for key, item in zip(value.keys, value.values, strict=True):
-                if isinstance(key, ast.Constant) and isinstance(item, ast.Constant):
-                    if isinstance(key.value, str) and isinstance(item.value, str):
-                        found[key.value] = item.value
+    for table in filter(None, map(_table, tree.body)):
+        for key, value in table.items():
+            if isinstance(value, str):
+                found[key] = value
+            else:
+                found |= dict.fromkeys(value, key)
     return found
+
+
+def _table(statement: ast.stmt) -> dict[str, str | tuple[str, ...]] | None:
+    """The value of ``NAME = {…}`` when it holds only texts and tuples of texts."""
+    value = getattr(statement, "value", None)
+    named = isinstance(statement, ast.Assign | ast.AnnAssign)
+    if not named or not isinstance(value, ast.Dict) or None in value.keys:
+        return None
+    try:
+        found = ast.literal_eval(value)
+    except ValueError:
+        return None
+    texts = [*found, *(v for v in found.values() if not isinstance(v, tuple))]
+    texts += [text for v in found.values() if isinstance(v, tuple) for text in v]
+    return found if all(isinstance(text, str) for text in texts) else None
+
+
+def _for_checkers(node: ast.AST) -> bool:
+    """Whether a statement is ``if TYPE_CHECKING:``, whose body never runs."""
+    if not isinstance(node, ast.If):
+        return False
+    test = node.test
+    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
+    )
+
+
+class _Running(ast.NodeTransformer):
+    """Takes out what is only for type checkers."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt] | None:
+        self.generic_visit(node)
+        return node.orelse or None if _for_checkers(node) else node
+
+
+def running_code(code: str) -> ast.Module:
+    """The tree of code without what is only for type checkers."""
+    tree: ast.Module = _Running().visit(parse(code)[0])
+    return tree
+
+
+def _of_package(code: str) -> str:
+    """What counts of a package's own code for a capture: without the tables of lazy
+    names, whose members are followed one by one, and without its version."""
+    tree = running_code(code)
+
+    def counts(statement: ast.stmt) -> bool:
+        targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+        dunder = any(
+            isinstance(t, ast.Name) and t.id.startswith("__") for t in targets
+        )
+        return _table(statement) is None and not dunder
+
+    tree.body = [statement for statement in tree.body if counts(statement)]
+    return digest(canonical(tree))
 
 
 def _not_paths(tree: ast.Module) -> set[int]:
@@ -378,7 +435,7 @@ def _not_paths(tree: ast.Module) -> set[int]:
         if isinstance(body, list) and (found := docstring(body)):
             skipped.add(id(found))
     for statement in tree.body:
-        if isinstance(getattr(statement, "value", None), ast.Dict):
+        if _table(statement) is not None:
             skipped |= {id(node) for node in ast.walk(statement)}
     return skipped
 
@@ -533,7 +590,8 @@ def capture_key(sources: Sources, chapter: Chapter, cell: Cell) -> Key:
         if timed and rel != own and rel.endswith(".py"):
             file = sources.file(rel)
             assert file is not None
-            found[rel] = code_digest(file.code)
+            package = rel.endswith("/__init__.py")
+            found[rel] = (_of_package if package else code_digest)(file.code)
     return Key(found)
 
 

@@ -24,7 +24,8 @@ SVG = """<svg xmlns="http://www.w3.org/2000/svg" class="loom-svg" viewBox="0 0 4
  width="440" height="96" fill="#fff"/><text class="muted" x="10" y="20" font-size="12"
  fill="#666">program 0, 1, 2</text><rect class="p0" x="10" y="30" width="130"
  height="40" fill="#8ecae6"/><rect class="p1" x="150" y="30" width="130"
- height="40" fill="#ffd166"/><rect class="p2" x="290" y="30" width="65" height="40" fill="#a7c957"/><rect x="365"
+ height="40" fill="#ffd166"/><rect class="p2" x="290" y="30" width="65"
+ height="40" fill="#a7c957"/><rect x="365"
  y="30" width="65" height="40" fill="url(#hatch)"/><text class="ink" x="20" y="55"
  font-size="14" fill="#111">0 1 2 3</text></svg>"""
 

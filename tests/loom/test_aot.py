@@ -281,6 +281,10 @@ def test_a_tangled_kernel_keeps_its_modules_lines():
     lines, first = inspect.getsourcelines(kernel.fn)
     start = first + next(i for i, s in enumerate(lines) if s.startswith("def "))
     assert re.search(rf'loc = loc\("generated/{path.name}":{start}:\d', made.ttir)
+    debug = re.findall(r"^\.b8 (\d+)", made.ptx, re.MULTILINE)
+    spelled = "".join(chr(int(code)) for code in debug)
+    assert f"{path.name}\0" in spelled and "generated\0" in spelled
+    assert str(ROOT) not in spelled
 
 
 # --- reading --------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from loom.render.typst_code import (
     CODE_SIZE,
     COLUMNS,
     SMALLEST,
+    TEXT_WIDTH,
     clean,
     escape,
     fit,
@@ -111,6 +112,10 @@ def test_code_in_a_box_is_set_smaller_before_it_is_cut() -> None:
     (text, continued), size = fit(RULER, 150)
     assert size == SMALLEST
     assert continued == (2,)
+    (text, continued), size = fit("x" * 200, 18)
+    room = (TEXT_WIDTH - 18 - 12) / (size * 0.60205)
+    assert [len(line) for line in text.split("\n")] == [88, 86, 26]
+    assert 88 <= room, "a continued line with its mark"
 
 
 def test_long_inline_code_may_break_and_short_code_may_not() -> None:
@@ -146,6 +151,29 @@ def test_formulas_are_converted_in_one_call_and_kept(
 def test_a_formula_that_pandoc_cannot_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(typst_math.FormulaError, match="notacommand"):
         typst_math.convert([("InlineMath", "\\notacommand{x}")], tmp_path / "m.json")
+
+
+def test_sized_delimiters_are_set_as_delimiters(tmp_path: Path) -> None:
+    formulas = [
+        ("InlineMath", f"\\{size}l{left} x \\{size}r{right}")
+        for size in ("big", "Big", "bigg", "Bigg")
+        for left, right in (
+            ("(", ")"),
+            ("\\{", "\\}"),
+            ("\\lfloor", "\\rfloor"),
+            ("[", "]"),
+        )
+    ]
+    found = typst_math.convert(formulas, tmp_path / "m.json")
+    assert (
+        found[formulas[6]]
+        == "$stretch(floor.l, size: #180%) x stretch(floor.r, size: #180%)$"
+    )
+    assert not any("scale" in typst_source for typst_source in found.values())
+    (tmp_path / "a.typ").write_text("\n\n".join(found.values()))
+    out = tmp_path / "a.pdf"
+    typst.compile(str(tmp_path / "a.typ"), output=str(out), ignore_system_fonts=True)
+    assert "floor" not in pypdf.PdfReader(out).pages[0].extract_text()
 
 
 # --- structure --------------------------------------------------------------------
@@ -230,6 +258,12 @@ def test_table_alignments_spans_and_widths() -> None:
     assert "align: (right, center, left,)" in markup
     assert "columns: (auto, auto, auto, )" in markup
     assert "table.header([a], [b], [c]), [1], [2], [3]" in markup
+
+
+def test_short_tables_are_not_cut_and_long_ones_are() -> None:
+    head = "# One\n\n| a |\n|---|\n"
+    assert "whole: true" in write(head + "| 1 |\n" * 15)[0]
+    assert "whole: true" not in write(head + "| 1 |\n" * 16)[0]
 
 
 def test_html_is_left_out_and_unknown_nodes_are_problems() -> None:
