@@ -2,27 +2,25 @@
 """Tangle the chapters of the book into the importable package ``generated``.
 
 Line N of ``generated/x.py`` is line N of its chapter; everything that is not
-tangled code stands there as a comment.  The mapping is a bijection, so the same
-file carries an edit of a module back into its chapter (``--sync``).
+tangled code stands there as a comment.  The mapping is a bijection, so an edit of
+a module can be carried back into its chapter (``--sync``).
 
-The model is Book > Chapter > Cell > line of text.  Only the standard library is
-used and nothing has to be installed.  Every fault of every chapter is reported in
-one run as ``file:line: what is wrong; the mend``, and a failing run writes nothing.
+The model is Book > Chapter > Cell > line.  Only the standard library is used and
+nothing has to be installed.  Every fault of every chapter is reported in one run as
+``file:line: what is wrong; the mend``, and a run that reports one writes nothing.
 """
 
 from __future__ import annotations
 
-import argparse
 import keyword
 import os
 import re
-import subprocess
 import sys
-import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Iterator, NamedTuple, Sequence
+from typing import NamedTuple
 
 OPTIONS = frozenset(
     "label tangle capture echo eval include output error warning code-fold code-summary"
@@ -30,16 +28,45 @@ OPTIONS = frozenset(
     " tbl-colwidths lst-cap lst-label".split()
 )
 OPEN, CLOSE = "```{python}", "```"
-WIDE = re.compile(r"^(\s*)(```+)\s*\{python( *[ ,].*)?\}\s*$")  # Quarto's own
-BRACED = re.compile(r"^\s*```+\s*\{")
-FENCE = re.compile(r"^\s*(`{3,}|~{3,})(.*)$")
-OPTION = re.compile(r"^#\| ([A-Za-z][\w.-]*):(?:\s+(.*))?$")
-LABEL = re.compile(r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")
-CODING = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*[-_.a-zA-Z0-9]+")  # PEP 263
-CONFLICT = re.compile(r"^(<{7}|>{7}|\|{7})( |$)|^={7}$")
-MAGIC = re.compile(r"^(%%?\w|!)")
-MARKS = "#%!<>|="  # how the lines begin that a tangled cell may not hold
-LISTED = re.compile(r"^\s*-\s+(?:(?:href|part|file):\s*)?[\"']?([^\s\"'#]+\.qmd)\b")
+TANGLED, UNTANGLED = "#| tangle: true", "#| tangle: false"
+
+CELL = re.compile(r"(\s*)(```+)\s*\{python( *[ ,].*)?\}\s*$")  # what Quarto runs
+FENCE = re.compile(r"(\s*(?:(?:[-*+]|\d+[.)])\s+)?)(`{3,}|~{3,})(.*)$")
+COMMENT = re.compile(r"<!--|(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")  # or a code span
+STRING = re.compile(  # a triple quote, or what may hide one, as jupytext reads it
+    r"\"{3}|'{3}|#.*|([\"'])(?:(?<=\\)\1|(?!\1).)*\1?"
+)
+CLOSERS = {"<!--": "-->", '"""': '"""', "'''": "'''"}
+OPTION = re.compile(r"#\| ([A-Za-z][\w.-]*):(?:\s+(.*))?$")
+LABEL = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*$")
+CODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*[-_.a-zA-Z0-9]+")  # PEP 263
+MAGIC = re.compile(r"%%?\w|!")
+LISTED = re.compile(r"\s*-\s+(?:(?:href|part|file):\s*)?[\"']?([^\s\"'#]+\.qmd)\b")
+
+# What no line may be: the pattern, whether it judges tangled code too, what, the mend.
+SPACE = r".*\s$", False, "white space at the end of the line", "delete it"
+RULES = (
+    SPACE,
+    (r"(<{7}|>{7}|\|{7})( |$)|={7}$", True, "a merge conflict marker", "resolve it"),
+    (
+        r"\s*\{\{<\s*include\b",
+        False,
+        "an include (hides its cells)",
+        "put its text here",
+    ),
+    (
+        r"<!--\s*#(region|markdown|md|raw)",
+        False,
+        "a jupytext region",
+        "delete the mark",
+    ),
+)
+SUSPECTS = frozenset("<>|=")  # how most lines begin that a rule may match
+MARKS = (
+    ("\ufeff", "a byte order mark; save as UTF-8 without it"),
+    ("\r", "a carriage return; use LF line ends"),
+    ("\0", "a NUL character; delete it"),
+)
 
 
 class Problem(NamedTuple):
@@ -56,9 +83,9 @@ class Problem(NamedTuple):
 class BookError(Exception):
     """Every fault found in one run, in page order."""
 
-    def __init__(self, problems: list[Problem]) -> None:
-        self.problems = problems
-        super().__init__("\n".join(map(str, problems)))
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(map(str, self.problems)))
 
 
 @dataclass(frozen=True)
@@ -71,9 +98,9 @@ class Cell:
     last: int
     lines: tuple[str, ...]
 
-    @property
+    @cached_property
     def tangled(self) -> bool:
-        return self.options.get("tangle") == "true"
+        return is_tangled(self.lines, 0)
 
     @property
     def capture(self) -> str | None:
@@ -81,10 +108,9 @@ class Cell:
 
     @cached_property
     def _head(self) -> int:
-        return next(
-            (i for i, s in enumerate(self.lines) if not s.startswith("#|")),
-            len(self.lines),
-        )
+        """The number of option lines."""
+        lines = enumerate(self.lines)
+        return next((i for i, s in lines if not s.startswith("#|")), len(self.lines))
 
     @property
     def code(self) -> str:
@@ -107,8 +133,8 @@ class Chapter:
 
     @property
     def module(self) -> str | None:
-        tangled = any(cell.tangled for cell in self.cells)
-        return f"generated/{self.name}.py" if tangled else None
+        has_one = any(cell.tangled for cell in self.cells)
+        return f"generated/{self.name}.py" if has_one else None
 
     @cached_property
     def tangled(self) -> str:
@@ -124,7 +150,406 @@ class Book:
     chapters: tuple[Chapter, ...]
 
 
-# ---------------------------------------------------------------- reading chapters
+# ------------------------------------------------------------------- the bijection
+
+
+def is_tangled(lines: Sequence[str], start: int) -> bool:
+    """Whether the option lines from index ``start`` on say ``tangle: true``."""
+    for i in range(start, len(lines)):
+        if not lines[i].startswith("#|"):
+            return False
+        if lines[i] == TANGLED:
+            return True
+    return False
+
+
+def tangle_text(text: str) -> str:
+    """The module of a chapter: cells with ``tangle: true`` raw, all else commented."""
+    out, lines, raw = [], text.split("\n"), False
+    for n, line in enumerate(lines, 1):
+        raw = raw and line != CLOSE
+        out.append(line if raw or not line else "# " + line)
+        raw = raw or (line == OPEN and is_tangled(lines, n))
+    return "\n".join(out)
+
+
+def untangle_text(module_text: str, rel: str = "module") -> str:
+    """The chapter of a module; raises `BookError` for each line that has none."""
+    out, lines, raw = [], module_text.split("\n"), False
+    problems = []
+    for n, line in enumerate(lines, 1):
+        raw = raw and line != "# " + CLOSE
+        if raw or not line:
+            out.append(line)
+        elif line.startswith("# ") and line != "# ":
+            out.append(line[2:])
+        else:
+            what = f"code outside a tangled cell: '{line.strip()[:40]}'"
+            mend = f"move it below '# {OPEN}' and '{TANGLED}', or begin it with '# '"
+            problems.append(Problem(rel, n, f"{what}; {mend}"))
+        raw = raw or (line == "# " + OPEN and is_tangled(lines, n))
+    if problems:
+        raise BookError(problems)
+    text = "\n".join(out)
+    if tangle_text(text) != module_text:
+        n = first_difference(tangle_text(text), module_text)
+        what = f"no chapter tangles to '{line_at(module_text, n)}' here"
+        mend = "a tangled cell stands uncommented from its '#|' lines to '# ```'"
+        raise BookError([Problem(rel, n, f"{what}; {mend}")])
+    return text
+
+
+def first_difference(a: str, b: str) -> int:
+    """The 1-based line where two texts first differ."""
+    left, right = a.split("\n"), b.split("\n")
+    pairs = enumerate(zip(left, right, strict=False), 1)
+    return next((n for n, (x, y) in pairs if x != y), min(len(left), len(right)))
+
+
+def line_at(text: str, n: int) -> str:
+    return text.split("\n")[n - 1].strip()[:60]
+
+
+# ----------------------------------------------------------------- reading a chapter
+
+
+class Scanner:
+    """Reads one chapter; ``cells`` and ``problems`` are what it found.
+
+    It detects whatever Quarto or jupytext would take for a cell, and allows only
+    what all of them read alike.
+    """
+
+    def __init__(self, rel: str, text: str) -> None:
+        self.rel = rel
+        self.lines = text.removesuffix("\n").split("\n")
+        self.cells: list[Cell] = []
+        self.problems: list[Problem] = []
+        self.blocks()
+        self.judge_lines()
+
+    def fault(self, line: int, what: str, mend: str) -> None:
+        self.problems.append(Problem(self.rel, line, f"{what}; {mend}"))
+
+    def blocks(self) -> None:
+        """Find the YAML header, the cells, the displayed blocks and the comments."""
+        i, comment = self.header(), 0  # comment: the line where an open one began
+        while i < len(self.lines):
+            line = self.lines[i]
+            fence = FENCE.match(line) if "```" in line or "~~~" in line else None
+            if comment and fence and CELL.match(line):
+                what = f"a cell inside the comment of line {comment} (it would run)"
+                self.fault(i + 1, what, "close the comment above it with -->")
+            if line == OPEN:
+                i = self.cell(i)
+            elif fence:
+                i = self.block(i, fence)
+            elif comment or "<!--" in line:
+                is_open = awaited(line, COMMENT, "-->" if comment else "")
+                comment = (comment or i + 1) if is_open else 0
+            i += 1
+        if comment:
+            self.fault(comment, "a comment that is never closed", "end it with -->")
+
+    def header(self) -> int:
+        """Pass over a YAML header; the index of the first line below it."""
+        ends = (i for i, s in enumerate(self.lines) if i and s.rstrip() == "---")
+        end = next(ends, 0) if self.lines[0].rstrip() == "---" else 0
+        for n, line in enumerate(self.lines[:end], 1):
+            if "```" in line or line.lstrip().startswith("<!--"):
+                what = "a fence or an HTML comment in the YAML header"
+                self.fault(n, what, "move it below the header")
+        return end and end + 1
+
+    def block(self, i: int, fence: re.Match[str]) -> int:
+        """Pass over a displayed block; the index of its last line."""
+        before, marks, info = fence.groups()
+        n, ticks, close = i + 1, marks[0] == "`", " " * len(before) + marks
+        if ticks and "`" in info:
+            if not before.strip():
+                what = "a line that begins with ```code``` (hides the next cell)"
+                self.fault(n, what, "use single backticks")
+            return i
+        if ticks and info.lstrip().startswith("{"):
+            self.fault(n, *wrong_opening(self.lines[i]))
+        elif ticks and len(marks) > 3:
+            self.fault(n, "four or more backticks (hide the next cell)", "use ~~~")
+        if before.strip():
+            what = "a fence behind a list marker"
+            self.fault(n, what, "give it a line of its own, indented")
+        shown = 0  # the line of an open ``` inside, which jupytext takes for a fence
+        for j in range(i + 1, len(self.lines)):
+            line = self.lines[j]
+            if "```" not in line and "~~~" not in line:
+                continue
+            bare = line.strip()
+            if bare.startswith(marks) and not bare.strip(marks[0]):
+                if line.rstrip() != close:
+                    self.fault(j + 1, f"'{line}' closes line {n}", f"write '{close}'")
+                if shown:
+                    self.fault(shown, "``` without its pair (hides a cell)", "pair it")
+                return j
+            if CELL.match(line) or re.match(r"```\{(?!\{)", line):
+                what = f"a cell inside the fenced block of line {n} (it would run)"
+                mend = "close the block above it, or show it with ~~~ and {{python}}"
+                self.fault(j + 1, what, mend)
+                if line == OPEN and marks == CLOSE:
+                    return j - 1
+            elif line.startswith(CLOSE) and (before or not ticks):
+                shown = 0 if shown and line == CLOSE else shown or j + 1
+        self.fault(n, "a fence that is never closed", f"end it with '{close}'")
+        return len(self.lines) - 1
+
+    def cell(self, i: int) -> int:
+        """Read the cell that opens at index i; the index of its last line."""
+        for j in range(i + 1, len(self.lines)):
+            line = self.lines[j]
+            if line == CLOSE:
+                return self.keep(i, j)
+            if "```" not in line:
+                continue
+            if CELL.match(line):
+                what = f"a cell that is not closed above the one of line {j + 1}"
+                self.fault(i + 1, what, "end it with ```; in a string, use {{python}}")
+                return j - 1
+            if not line.strip().strip("`"):
+                mend = "write ``` at column 0; in a string, add a language"
+                self.fault(j + 1, f"'{line}' closes a cell for some readers", mend)
+                return self.keep(i, j)
+            if line.startswith(CLOSE):
+                self.fault(j + 1, "``` at column 0 cuts the cell", "indent it")
+        self.fault(i + 1, "a cell that is never closed", "end it with ```")
+        return len(self.lines) - 1
+
+    def keep(self, i: int, j: int) -> int:
+        """Check the cell between the fences at indices i and j, and keep it; j."""
+        body = tuple(self.lines[i + 1 : j])
+        options, where = self.options(i + 1, body)
+        cell = Cell(options.get("label", ""), options, i + 1, j + 1, body)
+        for key, what, mend in cell_faults(cell, self.cells):
+            self.fault(where.get(key, i + 1), what, mend)
+        quote = ""
+        for n, line in enumerate(body, i + 2):
+            if line[:2] == "#|" and n > cell.code_line:
+                self.fault(n, "an option below the first line of code", "move it up")
+            elif line[:5] == "# ```" and cell.tangled:
+                self.fault(
+                    n, "'# ```' would end the tangled cell", "indent or reword it"
+                )
+            if '"""' in line or "'''" in line:
+                quote = awaited(line, STRING, quote)
+        if quote:
+            what = "the cell ends inside a string (``` at column 0 cuts it)"
+            self.fault(j + 1, what, f"close it with {quote}, or indent the ``` in it")
+        self.cells.append(cell)
+        return j
+
+    def options(
+        self, first: int, body: tuple[str, ...]
+    ) -> tuple[dict[str, str], dict[str, int]]:
+        """The option lines of a cell as raw text by key, and each key's line."""
+        found: dict[str, str] = {}
+        where: dict[str, int] = {}
+        key, form = "", "write '#| key: value'"
+        for n, line in enumerate(body, first + 1):
+            if re.match(r"#\s+\|", line):
+                self.fault(n, f"'{line[:40]}' is no option line", form)
+            if not line.startswith("#|"):
+                break
+            if line[-1].isspace():
+                self.fault(n, *SPACE[2:])
+            if match := OPTION.match(line):
+                key = match[1]
+                if key not in OPTIONS:
+                    self.fault(n, f"unknown option '{key}'", near(key))
+                if key in found:
+                    self.fault(n, f"option '{key}' is given twice", "delete one")
+                found[key], where[key] = (match[2] or "").strip(), n
+            elif key and re.match(r"#\|\s{2,}\S", line):
+                found[key] = f"{found[key]}\n{line[2:]}".strip("\n")
+            else:
+                self.fault(n, f"'{line[:40]}' is no option line", form)
+        return found, where
+
+    def judge_lines(self) -> None:
+        """Hold each line against `RULES`, tangled code against those meant for it."""
+        code = {n for c in self.cells if c.tangled for n in range(c.first + 1, c.last)}
+        for n, line in enumerate(self.lines, 1):
+            if line and (line[0] in SUSPECTS or line[-1].isspace() or "{{<" in line):
+                for pattern, judges_code, what, mend in RULES:
+                    if (judges_code or n not in code) and re.match(pattern, line):
+                        self.fault(n, what, mend)
+            if n <= 2 and CODING.match(line if n in code else "# " + line):
+                self.fault(
+                    n, "a coding declaration (PEP 263)", "reword or move it down"
+                )
+            if "```" in line and any(
+                part.startswith(CLOSE) for part in line.splitlines()[1:]
+            ):  # jupytext cuts at a form feed or U+2028, we do not
+                self.fault(n, "a line separator before ```", "start a new line")
+
+
+def awaited(line: str, opener: re.Pattern[str], closer: str) -> str:
+    """What must still come after this line to close what is open; "" if nothing is.
+
+    ``closer`` is what was awaited before the line.
+    """
+    at = 0
+    while True:
+        if closer:
+            at = line.find(closer, at) + len(closer)
+            if at < len(closer):
+                return closer
+        match = opener.search(line, at)
+        if not match:
+            return ""
+        at, closer = match.end(), CLOSERS.get(match[0], "")
+
+
+def wrong_opening(line: str) -> tuple[str, str]:
+    """Why a line that opens braces behind backticks is not a cell, and the mend."""
+    match = CELL.match(line)
+    if not match:
+        return (
+            f"'{line.strip()}' is no cell",
+            f"write {OPEN}, or ```language to show code",
+        )
+    indent, ticks, attributes = match.groups()
+    if attributes and attributes.strip():
+        return f"attributes in the braces ({attributes.strip(' ,')})", "use '#|' lines"
+    if indent:
+        return "an indented cell (some readers miss it)", "start it at column 0"
+    if len(ticks) > 3:
+        return "a cell in four or more backticks (hides the next one)", "use three"
+    return "white space around the braces (some readers miss the cell)", f"write {OPEN}"
+
+
+def cell_faults(cell: Cell, earlier: list[Cell]) -> Iterator[tuple[str, str, str]]:
+    """What is wrong with a cell's options: the option, what it is, the mend."""
+    get, code = cell.options.get, cell.code.strip()
+    if not LABEL.match(cell.label):
+        got = f"label '{cell.label}'" if cell.label else "a cell without a label"
+        yield "label", got, "write '#| label: kebab-case-name'"
+    for other in earlier:
+        if other.label == cell.label and cell.label:
+            what = f"label '{cell.label}' is already that of line {other.first}"
+            yield "label", what, "rename one"
+        if cell.capture and other.capture and other.code.strip() == code:
+            what = f"a capture with the same source as that of line {other.first}"
+            yield "capture", what, "make them differ"
+    if "tangle" in cell.options and {TANGLED, UNTANGLED}.isdisjoint(cell.lines):
+        yield "tangle", f"tangle: {get('tangle')}", f"write '{TANGLED}' or drop it"
+    if get("capture", "gpu") != "gpu":
+        yield "capture", f"capture: {cell.capture}", "write '#| capture: gpu'"
+    if cell.tangled and cell.capture:
+        yield "capture", "a tangled cell that is a capture", "split it"
+    if cell.tangled and get("eval", "true") != "true":
+        yield "eval", "tangled but not run (module and page would differ)", "drop one"
+
+
+def near(word: str) -> str:
+    """``did you mean …?``, or all options."""
+    import difflib
+
+    close = difflib.get_close_matches(word, OPTIONS, 1)
+    return (
+        f"did you mean '{close[0]}'?"
+        if close
+        else f"known: {' '.join(sorted(OPTIONS))}"
+    )
+
+
+def encoding_faults(rel: str, text: str) -> Iterator[Problem]:
+    """Characters on which readers disagree, and a last line without its end."""
+    for mark, what in MARKS:
+        if mark in text:
+            lines = [n for n, s in enumerate(text.split("\n"), 1) if mark in s]
+            more = f" (on {len(lines)} lines)" if len(lines) > 1 else ""
+            yield Problem(rel, lines[0], what + more)
+    try:
+        text.encode()
+    except UnicodeEncodeError as fault:
+        line = text.count("\n", 0, fault.start) + 1
+        yield Problem(rel, line, "a byte that is not UTF-8; save as UTF-8")
+    if text and not text.endswith("\n"):
+        yield Problem(rel, text.count("\n") + 1, "no newline at the end; add one")
+
+
+def syntax_faults(chapter: Chapter) -> Iterator[Problem]:
+    """Why the module does not compile, cell by cell; its lines are the chapter's."""
+    whole = compile_fault(chapter.tangled)
+    cells = [cell for cell in chapter.cells if whole and cell.tangled]
+    faulty = False
+    for cell in cells:
+        fault = compile_fault("\n" * (cell.code_line - 1) + cell.code)
+        magics = [i for i, line in enumerate(cell.lines) if MAGIC.match(line)]
+        faulty = faulty or fault is not None
+        if fault and not magics:
+            what = f"{fault[1]} (cell '{cell.label}'); mend the code"
+            yield Problem(chapter.rel, fault[0], what)
+        for i in magics if fault else ():
+            what = "a magic or shell line in a tangled cell; a module cannot run it"
+            yield Problem(chapter.rel, cell.first + 1 + i, what)
+    if whole and not faulty:
+        mend = "keep one __future__ import, at the head of the first tangled cell"
+        what = f"{whole[1]}; {mend if '__future__' in whole[1] else 'mend the code'}"
+        yield Problem(chapter.rel, whole[0], what)
+
+
+def compile_fault(code: str) -> tuple[int, str] | None:
+    """The line and the message of the error that Python finds in it."""
+    try:
+        compile(code, "module", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as fault:
+        what = getattr(fault, "msg", None) or str(fault)
+        return getattr(fault, "lineno", None) or 1, f"{type(fault).__name__}: {what}"
+    return None
+
+
+def examine(
+    path: Path, rel: str, text: str | None, agreed: str | None = None
+) -> tuple[Chapter, list[Problem]]:
+    """Read a chapter and list its faults.
+
+    ``agreed`` is the module's base: what was written there has been compiled.
+    """
+    name = module_name(rel)
+    if text is None:
+        missing = Problem(rel, 1, "does not exist; write it")
+        return Chapter(path, rel, "", (), name), [missing]
+    problems = list(encoding_faults(rel, text))
+    clean = text
+    for mark, _ in MARKS:
+        clean = clean.replace(mark, "")
+    scanner = Scanner(rel, clean)
+    problems += scanner.problems
+    chapter = Chapter(path, rel, text, tuple(scanner.cells), name)
+    if not problems and chapter.module and chapter.tangled != agreed:
+        problems += syntax_faults(chapter)
+    return chapter, sorted(set(problems), key=lambda problem: problem.line)
+
+
+def read_chapter(path: Path, rel: str, text: str | None = None) -> Chapter:
+    """Read one chapter, or ``text`` in its place; raises `BookError`."""
+    chapter, problems = examine(path, rel, read(path) if text is None else text)
+    if problems:
+        raise BookError(problems)
+    return chapter
+
+
+def read(path: Path) -> str | None:
+    """The text of a file, None if it is not there; bytes that are not UTF-8 survive."""
+    try:
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return None
+    except OSError as fault:
+        raise BookError(
+            [Problem(str(path), 1, f"{fault.strerror}; mend that")]
+        ) from fault
+
+
+# ------------------------------------------------------------------ reading the book
 
 
 def module_name(rel: str) -> str:
@@ -134,304 +559,43 @@ def module_name(rel: str) -> str:
     return re.sub(r"^(\d+|[a-z])-", "", Path(rel).stem).replace("-", "_")
 
 
-def decode(data: bytes, rel: str, problems: list[Problem]) -> str:
-    """Bytes to text; what no reader agrees on is a problem."""
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as fault:
-        line = data.count(b"\n", 0, fault.start) + 1
-        problems.append(Problem(rel, line, f"not UTF-8 ({fault.reason}); save as UTF-8"))
-        return ""
-    for mark, what in (
-        ("\ufeff", "a byte order mark; save as UTF-8 without BOM"),
-        ("\r", "a carriage return; use LF line ends (dos2unix)"),
-        ("\0", "a NUL character; delete it"),
-    ):
-        for n, line in enumerate(text.split("\n") if mark in text else (), 1):
-            if mark in line:
-                problems.append(Problem(rel, n, what))
-    if not text.endswith("\n"):
-        last = text.count("\n") + 1
-        problems.append(Problem(rel, last, "no newline at the end of the file; add one"))
-    return text
-
-
-def wrong_opening(line: str) -> str:
-    """Why a line that opens braces behind backticks is not a cell, with the mend."""
-    if not WIDE.match(line):
-        return f"'{line.strip()}': only {OPEN} is a cell; show code with ```language"
-    indent, ticks, rest = WIDE.match(line).groups()  # type: ignore[union-attr]
-    if rest:
-        return f"attributes in the braces ({rest.strip(' ,')}); use '#|' option lines"
-    if indent:
-        return "an indented cell (some readers miss it); start it at column 0"
-    if len(ticks) > 3:
-        return "a cell in four or more backticks (hides the next cell); use three"
-    if line.rstrip() != line and line.rstrip() == OPEN:
-        return "white space after the fence; delete it"
-    return f"space inside the fence; write {OPEN}"
-
-
-class Scanner:
-    """Reads one chapter; ``cells`` and ``problems`` are what it found."""
-
-    def __init__(self, rel: str, text: str) -> None:
-        self.rel = rel
-        self.lines = text.split("\n")[:-1] if text.endswith("\n") else text.split("\n")
-        self.cells: list[Cell] = []
-        self.problems: list[Problem] = []
-        self.labels: dict[str, int] = {}
-        self.scan()
-
-    def fault(self, line: int, message: str) -> None:
-        self.problems.append(Problem(self.rel, line, message))
-
-    def scan(self) -> None:
-        i, comment = 0, 0  # comment: the line where an open <!-- began
-        while i < len(self.lines):
-            line, n = self.lines[i], i + 1
-            self.plain(n, line)
-            fence = FENCE.match(line) if "```" in line or "~~~" in line else None
-            if fence and comment and BRACED.match(line):
-                self.fault(n, f"a cell inside the comment of line {comment}; it would run")
-            if line == OPEN:
-                i = self.cell(i)
-            elif fence:
-                i = self.block(i, fence)
-            elif comment or "<" in line:
-                comment = self.comment(line, n, comment)
-                if re.match(r"\s*\{\{<\s*include\b", line):
-                    self.fault(n, "an include (its cells would be missed); put it here")
-            i += 1
-
-    @staticmethod
-    def comment(line: str, n: int, open_at: int) -> int:
-        text = re.sub(r"`[^`]*`", "", line)
-        opened, closed = text.rfind("<!--"), text.rfind("-->")
-        if opened > closed:
-            return open_at or n
-        return 0 if closed >= 0 else open_at
-
-    def plain(self, n: int, line: str) -> None:
-        """What must hold for each line that becomes a comment."""
-        if line[-1:].isspace():
-            self.fault(n, "white space at the end of the line; delete it (break: '\\')")
-        if line[:3] in ("<<<", ">>>", "|||", "===") and CONFLICT.match(line):
-            self.fault(n, "a merge conflict marker; resolve it")
-        if n <= 2 and CODING.match("# " + line):
-            self.fault(n, "reads as a coding declaration (PEP 263); reword or move it")
-
-    def block(self, i: int, fence: re.Match[str]) -> int:
-        """Skip a display block that opens at index i; the index of its last line."""
-        ticks, info = fence.groups()
-        n = i + 1
-        if BRACED.match(self.lines[i]):
-            self.fault(n, wrong_opening(self.lines[i]))
-        elif ticks[0] == "`" and "`" in info:
-            self.fault(n, "a line that starts with ```code``` hides the next cell; reword")
-            return i
-        elif ticks[0] == "`" and len(ticks) > 3:
-            self.fault(n, "four or more backticks (hide the next cell); use ~~~")
-        for j in range(i + 1, len(self.lines)):
-            line = self.lines[j]
-            self.plain(j + 1, line)
-            end = FENCE.match(line)
-            if end and end[1][0] == ticks[0] and not end[2].strip():
-                if len(end[1]) >= len(ticks):
-                    if ticks[0] == "`" and len(end[1]) > len(ticks):
-                        self.fault(j + 1, f"a longer closing fence; write {ticks}")
-                    return j
-            if WIDE.match(line) or (BRACED.match(line) and ticks[0] == "`"):
-                self.fault(
-                    j + 1,
-                    f"a cell inside the fenced block of line {n}; close the block, or show"
-                    " a cell with ~~~ and {{python}} (a ``` at column 0 in a string"
-                    " also cuts a cell)",
-                )
-                if line == OPEN and ticks[0] == "`":
-                    return j - 1
-        self.fault(n, f"a fence that is never closed; end it with {ticks}")
-        return len(self.lines) - 1
-
-    def cell(self, i: int) -> int:
-        """Read the cell that opens at index i; the index of its closing fence."""
-        for j in range(i + 1, len(self.lines)):
-            line = self.lines[j]
-            if line == CLOSE:
-                self.take(i, j)
-                return j
-            if "```" not in line:
-                continue
-            if re.match(r"^\s*```+\s*$", line):
-                self.fault(j + 1, f"closes a cell with '{line}'; write {CLOSE} at column 0")
-                self.take(i, j)
-                return j
-            if BRACED.match(line):
-                self.fault(i + 1, f"a cell that is not closed before line {j + 1}; add ```")
-                return j - 1
-            if line.startswith("```"):
-                self.fault(j + 1, "``` at column 0 inside a cell cuts it here; indent it")
-        self.fault(i + 1, "a cell that is never closed; add ```")
-        return len(self.lines) - 1
-
-    def take(self, i: int, j: int) -> None:
-        """Check the cell between the fences at indices i and j, and keep it."""
-        body = tuple(self.lines[i + 1 : j])
-        options = self.options(i + 1, body)
-        label = options.get("label", "").strip("\"'")
-        cell = Cell(label, options, i + 1, j + 1, body)
-        at = i + 1 + (("label" in options) and 1)
-        if not LABEL.match(label):
-            got = f"label '{label}'" if label else "a cell without a label"
-            self.fault(at, f"{got}; write '#| label: kebab-case-name'")
-        elif label in self.labels:
-            was = self.labels[label]
-            self.fault(at, f"label '{label}' is already that of line {was}; rename one")
-        self.labels.setdefault(label, i + 1)
-        if options.get("tangle", "true") not in ("true", "false"):
-            self.fault(at, f"tangle: {options['tangle']}; only true or false")
-        if options.get("capture", "gpu") != "gpu":
-            self.fault(at, f"capture: {options['capture']}; only gpu")
-        if cell.tangled and cell.capture:
-            self.fault(at, "a tangled cell cannot be a capture; split it")
-        if cell.tangled and options.get("eval", "true") != "true":
-            self.fault(at, "tangle with eval: false (module and page differ); drop one")
-        for n, line in enumerate(body, i + 2):
-            if not cell.tangled or line[:1] in MARKS and line:
-                self.inside(cell, n, line)
-        same = [c for c in self.cells if c.capture and cell.capture and c.code == cell.code]
-        if same:
-            self.fault(at, f"a capture with the same source as line {same[0].first}; differ")
-        self.cells.append(cell)
-
-    def inside(self, cell: Cell, n: int, line: str) -> None:
-        """What must hold for each line of a cell."""
-        if line.startswith("#|") and n >= cell.code_line:
-            self.fault(n, "an option line below the first line of code; move it up")
-        if not cell.tangled:
-            self.plain(n, line)
-        elif line.startswith("# ```"):
-            self.fault(n, "'# ```' in a tangled cell reads as its end; indent or reword it")
-        elif line[0] in "%!" and MAGIC.match(line) and not parses(cell.code):
-            self.fault(n, "a magic or shell line in a tangled cell; a module cannot run it")
-        elif CONFLICT.match(line):
-            self.fault(n, "a merge conflict marker; resolve it")
-
-    def options(self, first: int, body: tuple[str, ...]) -> dict[str, str]:
-        """The leading option lines of a cell as raw text by key."""
-        found: dict[str, str] = {}
-        key = ""
-        for n, line in enumerate(body, first + 1):
-            if re.match(r"^#\s+\|", line):
-                self.fault(n, f"'{line[:12]}' is not an option line; write '#| key: value'")
-            if not line.startswith("#|"):
-                break
-            if match := OPTION.match(line):
-                key = match[1]
-                if key not in OPTIONS:
-                    self.fault(n, f"unknown option '{key}'{near(key, OPTIONS)}")
-                elif key in found:
-                    self.fault(n, f"option '{key}' is given twice; delete one")
-                found[key] = (match[2] or "").strip()
-            elif key and re.match(r"^#\|\s{2,}\S", line):
-                found[key] = f"{found[key]}\n{line[2:]}".strip("\n")
-            else:
-                self.fault(n, f"'{line}' is not '#| key: value'")
-        return found
-
-
-def parses(code: str) -> bool:
-    try:
-        compile(code, "cell", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return False
-    return True
-
-
-def near(word: str, known: frozenset[str]) -> str:
-    """`` (did you mean …?)`` or the whole list."""
-    import difflib
-
-    close = difflib.get_close_matches(word, known, 1)
-    return f"; did you mean '{close[0]}'?" if close else f"; known: {' '.join(sorted(known))}"
-
-
-def read_chapter(
-    path: Path, rel: str, text: str | None = None, agreed: str | None = None
-) -> Chapter:
-    """Read and check one chapter; raises `BookError` with every fault in it."""
-    problems: list[Problem] = []
-    data = path.read_bytes() if text is None else text.encode("utf-8", "surrogatepass")
-    text = decode(data, rel, problems)
-    if problems:
-        raise BookError(problems)
-    scanner = Scanner(rel, text)
-    chapter = Chapter(path, rel, text, tuple(scanner.cells), module_name(rel))
-    problems = scanner.problems or syntax(chapter, agreed)
-    if problems:
-        raise BookError(sorted(set(problems), key=lambda p: p.line))
-    return chapter
-
-
-def syntax(chapter: Chapter, agreed: str | None) -> list[Problem]:
-    """The module's syntax error, if it has one; its line is the chapter's line.
-
-    ``agreed`` is the base: a text that was written there has been compiled before.
-    """
-    if chapter.module is None or chapter.tangled == agreed:
-        return []
-    try:
-        compile(chapter.tangled, chapter.module, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as fault:
-        line = getattr(fault, "lineno", None) or 1
-        cell = next((c for c in chapter.cells if c.first <= line <= c.last), None)
-        where = f" (cell '{cell.label}')" if cell else ""
-        what = getattr(fault, "msg", None) or str(fault)
-        return [Problem(chapter.rel, line, f"{type(fault).__name__}: {what}{where}")]
-    return []
-
-
 def page_order(root: Path) -> tuple[list[str], list[Problem]]:
     """The ``.qmd`` list items of ``_quarto.yml`` in order, and what is wrong there."""
-    config = root / "_quarto.yml"
-    if not config.is_file():
-        return [], [Problem("_quarto.yml", 1, f"not found in {root}; name the chapters there")]
+    config = "_quarto.yml"
+    text = read(root / config)
+    if text is None:
+        return [], [Problem(config, 1, f"not found in {root}; list the chapters there")]
     listed: dict[str, int] = {}
     problems = []
-    for n, line in enumerate(config.read_text("utf-8").split("\n"), 1):
+    for n, line in enumerate(text.split("\n"), 1):
         if match := LISTED.match(line):
             rel = match[1]
             if rel in listed:
-                problems.append(Problem("_quarto.yml", n, f"{rel} is listed twice; delete one"))
+                problems.append(
+                    Problem(config, n, f"{rel} is listed twice; delete one")
+                )
             elif not (root / rel).is_file():
-                problems.append(Problem("_quarto.yml", n, f"{rel} does not exist; write it"))
+                problems.append(Problem(config, n, f"{rel} does not exist; write it"))
             listed.setdefault(rel, n)
-    pages = [p.relative_to(root).as_posix() for p in sorted(root.glob("book/**/*.qmd"))]
-    for rel in (["index.qmd"] if (root / "index.qmd").exists() else []) + pages:
-        if rel not in listed:
-            problems.append(Problem(rel, 1, "not listed in _quarto.yml; add it in its place"))
     if "index.qmd" not in listed:
-        problems.append(Problem("_quarto.yml", 1, "index.qmd is not listed; it is the home page"))
+        what = "index.qmd, the home page, is not listed; list it first"
+        problems.append(Problem(config, 1, what))
+    for rel in sorted(
+        {p.relative_to(root).as_posix() for p in pages(root)} - {*listed}
+    ):
+        problems.append(
+            Problem(rel, 1, f"not listed in {config}; list it in its place")
+        )
     return [rel for rel in listed if (root / rel).is_file()], problems
 
 
-def read_book(root: Path) -> Book:
-    """Read every chapter; raises `BookError` with every fault of every chapter."""
-    order, problems = page_order(root)
-    chapters: list[Chapter] = []
-    for rel in order:
-        try:
-            base = read(root / ".tangle" / f"{module_name(rel)}.py")
-            chapters.append(read_chapter(root / rel, rel, agreed=base))
-        except BookError as fault:
-            problems += fault.problems
-    problems += agreement(chapters)
-    if problems:
-        raise BookError(problems)
-    return Book(root, tuple(chapters))
+def pages(root: Path) -> list[Path]:
+    """Every chapter file there is (an editor's hidden files are none)."""
+    found = [*root.glob("index.qmd"), *root.glob("book/**/*.qmd")]
+    return [path for path in found if not path.name.startswith(".")]
 
 
-def agreement(chapters: list[Chapter]) -> Iterator[Problem]:
+def agreement(chapters: Iterable[Chapter]) -> Iterator[Problem]:
     """What must hold between chapters: module names and cross-referenced labels."""
     names: dict[str, str] = {}
     labels: dict[str, str] = {}
@@ -440,83 +604,60 @@ def agreement(chapters: list[Chapter]) -> Iterator[Problem]:
         if not name.isidentifier() or keyword.iskeyword(name):
             yield Problem(rel, 1, f"'{name}' cannot name a module; rename the file")
         if name in names:
-            yield Problem(rel, 1, f"module '{name}' is already that of {names[name]}; rename")
+            what = f"module '{name}' is already that of {names[name]}; rename the file"
+            yield Problem(rel, 1, what)
         names.setdefault(name, rel)
         if rel == "index.qmd" and chapter.module is None:
-            yield Problem(rel, 1, "no tangled cell; it must hold generated/__init__.py")
+            what = "no tangled cell; add one, it becomes generated/__init__.py"
+            yield Problem(rel, 1, what)
         for cell in chapter.cells:
-            for label in {cell.label, cell.options.get("lst-label", "")}:
+            for label in sorted({cell.label, cell.options.get("lst-label", "")}):
+                other = labels.get(label, rel)
+                if other.partition(":")[0] != rel:
+                    what = f"label '{label}' is already at {other}; rename one"
+                    yield Problem(rel, cell.first, what)
                 if re.match(r"(fig|tbl|lst|eq|sec)-", label):
-                    if label in labels:
-                        other = labels[label]
-                        what = f"'{label}' is already at {other}; references would clash"
-                        yield Problem(rel, cell.first, what)
                     labels.setdefault(label, f"{rel}:{cell.first}")
 
 
-# ------------------------------------------------------------------- the bijection
-
-
-def tangle_text(text: str) -> str:
-    """The module of a chapter: cells with ``tangle: true`` raw, all else commented."""
-    out, lines, raw = [], text.split("\n"), False
-    for i, line in enumerate(lines):
-        if raw and line == CLOSE:
-            raw = False
-        out.append(line if raw or not line else "# " + line)
-        if line == OPEN and not raw:
-            raw = is_tangled(lines, i + 1)
-    return "\n".join(out)
-
-
-def is_tangled(lines: list[str], start: int) -> bool:
-    """Whether the option lines from index ``start`` on say ``tangle: true``."""
-    for line in lines[start:]:
-        if not line.startswith("#|"):
-            return False
-        if re.match(r"^#\| tangle:\s+true\s*$", line):
-            return True
-    return False
-
-
-def untangle_text(text: str, rel: str = "module") -> str:
-    """The chapter of a module; raises `BookError` for lines that are neither."""
-    out, lines, raw = [], text.split("\n"), False
-    problems = []
-    for n, line in enumerate(lines, 1):
-        if raw and line == "# " + CLOSE:
-            raw = False
-        if raw or not line:
-            out.append(line)
-        elif line.startswith("# ") and line != "# ":
-            out.append(line[2:])
-        else:
-            what = f"code outside a tangled cell: '{line.strip()[:40]}'"
-            mend = "move it between '# ```{python}' with '#| tangle: true' and '# ```'"
-            problems.append(Problem(rel, n, f"{what}; {mend}"))
-        if line == "# " + OPEN and not raw:
-            raw = n < len(lines) and lines[n].startswith("#|")
+def read_book(root: Path) -> Book:
+    """Read every chapter; raises `BookError` with every fault of every chapter."""
+    pairs, problems = read_pairs(root)
+    problems += [fault for pair in pairs for fault in pair.faults]
+    chapters = tuple(pair.chapter for pair in pairs)
+    problems += agreement(chapters)
     if problems:
-        raise BookError(problems)
-    return "\n".join(out)
+        raise BookError(in_order(problems, pairs))
+    return Book(root, chapters)
 
 
 # ------------------------------------------------------- agreeing chapter and module
 
 
-class Pair:
-    """A chapter and its module: what each says and which side was edited."""
+class Change(NamedTuple):
+    """A file to write (with text None: to remove) and what it held when it was read."""
 
-    def __init__(self, root: Path, chapter: Chapter) -> None:
-        self.root, self.chapter = root, chapter
-        self.rel = chapter.module or ""
-        self.tangled = chapter.tangled
-        self.module = read(root / self.rel)
-        self.base = read(root / ".tangle" / f"{chapter.name}.py")
+    rel: str
+    text: str | None
+    was: str | None
+    note: str = ""
+
+
+class Pair:
+    """A chapter and its module on disk, and the text on which they last agreed."""
+
+    def __init__(self, root: Path, rel: str) -> None:
+        name = module_name(rel)
+        self.root = root
+        self.rel, self.base_rel = f"generated/{name}.py", f".tangle/{name}.py"
+        self.module, self.base = read(root / self.rel), read(root / self.base_rel)
+        self.chapter, self.faults = examine(
+            root / rel, rel, read(root / rel), self.base
+        )
 
     @property
     def agree(self) -> bool:
-        return self.tangled == self.module
+        return self.chapter.module is None or self.chapter.tangled == self.module
 
     @cached_property
     def module_edited(self) -> bool:
@@ -525,243 +666,300 @@ class Pair:
 
     @cached_property
     def chapter_edited(self) -> bool:
-        head = committed(self.root, self.chapter.rel)
-        return self.tangled != self.base and self.chapter.text != head
+        known = self.chapter.tangled == self.base
+        return not known and self.chapter.text != committed(self.root, self.chapter.rel)
 
     def difference(self) -> Problem:
         """The first line where the module is not what the chapter says."""
-        n = first_difference(self.tangled, self.module or "")
-        said = line_at(self.tangled, n)
-        got = "is missing" if self.module is None else f"has '{line_at(self.module, n)}'"
-        return Problem(self.rel, n, f"{got}, {self.chapter.rel}:{n} says '{said}'")
+        chapter = self.chapter
+        if self.module is None:
+            return Problem(self.rel, 1, f"is missing; tangle {chapter.rel}")
+        n = first_difference(chapter.tangled, self.module)
+        said, got = line_at(chapter.tangled, n), line_at(self.module, n)
+        what = f"has '{got}' where {chapter.rel}:{n} says '{said}'"
+        return Problem(self.rel, n, f"{what}; tangle, or --sync an edit made here")
 
     def refusal(self) -> list[Problem]:
-        """Why neither side may overwrite the other: both places, and the mend."""
-        base = self.base or committed(self.root, self.rel) or self.tangled
-        at = first_difference(base, self.module or "")
+        """Why neither side may overwrite the other: the places, and the mend."""
+        module, tangled, rel = self.module or "", self.chapter.tangled, self.chapter.rel
+        base = self.base or committed(self.root, self.rel)
+        at = first_difference(base or tangled, module)
         if not self.chapter_edited:
-            mend = "--sync carries it into the chapter, --take chapter drops it"
+            mend = "--sync carries that into the chapter, --take chapter drops it"
             return [Problem(self.rel, at, f"edited since the last tangle; {mend}")]
-        here = first_difference(base if base != self.tangled else self.module or "", self.tangled)
-        mend = f"both this and {self.rel} were edited; --take chapter or --take module decides"
+        mend = f"--take chapter or --take module decides ({self.chapter.name})"
+        here = first_difference(base or module, tangled)
         return [
-            Problem(self.chapter.rel, here, mend),
-            Problem(self.rel, at, f"edited too, and is not what {self.chapter.rel} says"),
+            Problem(rel, here, f"edited, and so was {self.rel}:{at}; {mend}"),
+            Problem(self.rel, at, f"edited, and so was {rel}:{here}; {mend}"),
         ]
 
     def back(self) -> Chapter:
-        """The chapter that the module says, checked as if it had been typed."""
-        text = untangle_text(self.module or "", self.rel)
-        chapter = read_chapter(self.chapter.path, self.chapter.rel, text)
-        if chapter.tangled != self.module:
-            n = first_difference(chapter.tangled, self.module or "")
-            raise BookError([Problem(self.rel, n, "has no chapter that tangles to it")])
+        """The chapter that the module says, checked as if it had been typed there."""
+        module = self.module or ""
+        problems = list(encoding_faults(self.rel, module))
+        if not problems:
+            text, old = untangle_text(module, self.rel), self.chapter
+            chapter, faults = examine(old.path, old.rel, text, self.base)
+            problems = [fault._replace(path=self.rel) for fault in faults]
+        if problems:
+            raise BookError(problems)
         return chapter
 
+    def settle(self, sync: bool, take: str) -> tuple[Chapter, list[Change]]:
+        """The chapter as it will be, and the writes that make both sides agree."""
+        chapter, module, changes = self.chapter, self.module, []
+        carried = sync and self.module_edited and not self.chapter_edited
+        if module not in (None, chapter.tangled) and (
+            take == "module" or (not take and carried and chapter.module)
+        ):
+            chapter = self.back()
+            old = self.chapter.text
+            changes = self.kept(take, ".qmd", old)
+            note = f"{chapter.rel} <- {self.rel}"
+            changes.append(Change(chapter.rel, chapter.text, old, note))
+        else:
+            problems = list(self.faults)
+            if take == "module" and module is None and chapter.module:
+                problems.append(
+                    Problem(self.rel, 1, "is missing; --take chapter makes it")
+                )
+            elif not self.agree and self.module_edited and not take:
+                problems += self.refusal()
+            if problems:
+                raise BookError(problems)
+            if not self.agree:
+                changes = self.kept(take, ".py", module)
+                note = f"{self.rel} <- {chapter.rel}"
+                changes.append(Change(self.rel, chapter.tangled, module, note))
+        if chapter.module and chapter.tangled != self.base:
+            changes.append(Change(self.base_rel, chapter.tangled, self.base))
+        return chapter, changes
 
-def read(path: Path) -> str | None:
-    """The text of a file, None if it is not there; bytes that are not UTF-8 survive."""
-    try:
-        return path.read_bytes().decode("utf-8", "surrogateescape")
-    except FileNotFoundError:
-        return None
+    def kept(self, take: str, ending: str, text: str | None) -> list[Change]:
+        """With --take, the side that loses stays readable in .tangle/dropped/."""
+        if not take or text is None:
+            return []
+        rel = f".tangle/dropped/{self.chapter.name}{ending}"
+        was = read(self.root / rel)
+        return [Change(rel, text, was, f"what was dropped is in {rel}")]
+
+
+def read_pairs(root: Path) -> tuple[list[Pair], list[Problem]]:
+    """Each chapter with its module, in page order, and the faults of that order."""
+    order, problems = page_order(root)
+    return [Pair(root, rel) for rel in order], problems
+
+
+def in_order(problems: list[Problem], pairs: list[Pair]) -> list[Problem]:
+    """The problems by page and line; those of no page first."""
+    place = {rel: i for i, p in enumerate(pairs) for rel in (p.chapter.rel, p.rel)}
+    return sorted(
+        problems, key=lambda problem: (place.get(problem.path, -1), problem.line)
+    )
 
 
 def committed(root: Path, rel: str) -> str | None:
     """The text of a file in git's HEAD, None where there is none."""
+    import subprocess
+
+    command = ["git", "-C", str(root), "show", f"HEAD:./{rel}"]
     try:
-        shown = subprocess.run(
-            ["git", "-C", str(root), "show", f"HEAD:./{rel}"], capture_output=True
-        )
+        shown = subprocess.run(command, capture_output=True, check=False)
     except OSError:
         return None
-    return shown.stdout.decode("utf-8", "surrogateescape") if shown.returncode == 0 else None
+    text = shown.stdout.decode("utf-8", "surrogateescape")
+    return text if shown.returncode == 0 else None
 
 
-def first_difference(a: str, b: str) -> int:
-    """The 1-based line where two texts first differ."""
-    left, right = a.split("\n"), b.split("\n")
-    pairs = enumerate(zip(left, right), 1)
-    return next((n for n, (x, y) in pairs if x != y), min(len(left), len(right)))
-
-
-def line_at(text: str, n: int) -> str:
-    lines = text.split("\n")
-    return lines[n - 1].strip()[:60] if n <= len(lines) else ""
-
-
-class Change(NamedTuple):
-    """One file to write (or, with text None, to remove) and what it held when read."""
-
-    rel: str
-    text: str | None
-    was: str | None
-    note: str = ""
-
-
-def plan(book: Book, sync: bool, take: str, names: Sequence[str]) -> list[Change]:
-    """Every write of this run; raises `BookError` before anything is written."""
-    problems: list[Problem] = []
-    changes: list[Change] = []
-    for chapter in book.chapters:
-        if chapter.module is None:
+def orphans(root: Path, chapters: list[Chapter]) -> tuple[list[Change], list[Problem]]:
+    """Modules without a chapter: those that equal a base go, the others are faults."""
+    changes, problems = [], []
+    kept = {chapter.module for chapter in chapters}
+    for path in sorted((root / "generated").glob("*.py")):
+        rel, base_rel = f"generated/{path.name}", f".tangle/{path.name}"
+        text, base = read(path), read(root / base_rel)
+        if rel in kept:
             continue
-        pair = Pair(book.root, chapter)
-        side = take if not names or chapter.name in names else ""
-        try:
-            changes += agreed(pair, sync, side)
-        except BookError as fault:
-            problems += fault.problems
-    for change in orphans(book):
-        if isinstance(change, Problem):
-            problems.append(change)
+        if text in (base, committed(root, rel)):
+            note = f"{rel} removed (no chapter tangles to it)"
+            changes += [Change(rel, None, text, note), Change(base_rel, None, base)]
         else:
-            changes.append(change)
+            mend = "write a chapter for it or delete it"
+            problems.append(
+                Problem(rel, 1, f"edited, but no chapter tangles to it; {mend}")
+            )
+    return changes, problems
+
+
+def plan(root: Path, sync: bool, take: str, names: Sequence[str]) -> list[Change]:
+    """Every write of a run; raises `BookError` before anything is written."""
+    pairs, problems = read_pairs(root)
+    known = [pair.chapter.name for pair in pairs]
+    for name in sorted({*names} - {*known}):
+        what = f"no chapter is named '{name}'; known: {' '.join(known)}"
+        problems.append(Problem("_quarto.yml", 1, what))
+    chapters: list[Chapter] = []
+    changes: list[Change] = []
+    for pair in pairs:
+        side = take if not names or pair.chapter.name in names else ""
+        try:
+            chapter, writes = pair.settle(sync, side)
+        except BookError as fault:
+            chapter, writes = pair.chapter, []
+            problems += fault.problems
+        chapters.append(chapter)
+        changes += writes
+    problems += agreement(chapters)
+    if not problems:
+        removals, problems = orphans(root, chapters)
+        changes += removals
     if problems:
-        raise BookError(problems)
+        raise BookError(in_order(problems, pairs))
     return changes
 
 
-def agreed(pair: Pair, sync: bool, take: str) -> Iterator[Change]:
-    """The writes that make one pair agree, the base among them."""
-    chapter, final = pair.chapter, pair.tangled
-    if not pair.agree:
-        back = take == "module" or (sync and pair.module_edited and not pair.chapter_edited)
-        if back and pair.module is not None:
-            text, final = pair.back().text, pair.module
-            yield from kept(pair, take, f"{chapter.name}.qmd", chapter.text)
-            yield Change(chapter.rel, text, chapter.text, f"{chapter.rel} <- {pair.rel}")
-        elif pair.module_edited and take != "chapter":
-            raise BookError(pair.refusal())
-        else:
-            yield from kept(pair, take, f"{chapter.name}.py", pair.module)
-            yield Change(pair.rel, final, pair.module, f"{pair.rel} <- {chapter.rel}")
-    if final != pair.base:
-        yield Change(f".tangle/{chapter.name}.py", final, pair.base)
-
-
-def kept(pair: Pair, take: str, name: str, text: str | None) -> Iterator[Change]:
-    """With --take, the side that loses stays readable in .tangle/dropped/."""
-    if take and text is not None:
-        rel = f".tangle/dropped/{name}"
-        yield Change(rel, text, read(pair.root / rel), f"the text dropped is in {rel}")
-
-
-def orphans(book: Book) -> Iterator[Change | Problem]:
-    """Modules without a chapter: removed if they equal their base, else a problem."""
-    names = {chapter.name for chapter in book.chapters if chapter.module}
-    for path in sorted((book.root / "generated").glob("*.py")):
-        if path.stem not in names:
-            rel, text = f"generated/{path.name}", read(path)
-            base = read(book.root / ".tangle" / path.name)
-            if text in (base, committed(book.root, rel)):
-                yield Change(rel, None, text, f"{rel} removed (no chapter)")
-                yield Change(f".tangle/{path.name}", None, base)
-            else:
-                mend = "write a chapter for it or delete it"
-                yield Problem(rel, 1, f"a module without a chapter, and edited; {mend}")
+# ----------------------------------------------------------------- writing, and main
 
 
 def write(root: Path, changes: list[Change]) -> None:
-    """Write each file atomically, after a last look that nobody edited it meanwhile."""
-    moved = [c.rel for c in changes if read(root / c.rel) != c.was]
-    if moved:
-        raise BookError([Problem(rel, 1, "changed during this run; run again") for rel in moved])
-    for change in changes:
-        path = root / change.rel
-        if change.text is None:
-            path.unlink(missing_ok=True)
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        spare = root / ".tangle" / f"{path.name}.{os.getpid()}.tmp"
-        spare.parent.mkdir(exist_ok=True)
-        try:
-            with open(spare, "wb") as file:
-                file.write(change.text.encode("utf-8", "surrogateescape"))
-                file.flush()
-                os.fsync(file.fileno()) if change.note else None
-            if path.exists():
-                os.chmod(spare, path.stat().st_mode & 0o7777)
-            os.replace(spare, path)
-        finally:
-            spare.unlink(missing_ok=True)
+    """Write the files, or none; raises `BookError`.
+
+    All are written beside their places first and then moved there, so a run that is
+    killed leaves whole files only, and the next one goes on from there.  One run
+    writes at a time, and only if nobody edited a file since it was read.
+    """
+    import fcntl
+
+    rel = ".tangle"
+    try:
+        (root / rel).mkdir(exist_ok=True)
+        with open(root / rel / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            now = {change.rel: read(root / change.rel) for change in changes}
+            moved = [c.rel for c in changes if now[c.rel] not in (c.was, c.text)]
+            if moved:
+                what = "changed while it was read; run again"
+                raise BookError(Problem(rel, 1, what) for rel in moved)
+            try:
+                for i, (rel, text, *_) in enumerate(changes):
+                    if text is not None:
+                        stage(root / f".tangle/{i}.new", root / rel, text)
+                for i, (rel, text, *_) in enumerate(changes):
+                    if text is None:
+                        (root / rel).unlink(missing_ok=True)
+                    else:
+                        os.replace(root / f".tangle/{i}.new", (root / rel).resolve())
+            finally:
+                for spare in (root / ".tangle").glob("*.new"):
+                    spare.unlink()
+    except OSError as fault:
+        what = f"cannot be written ({fault.strerror}); mend that and run again"
+        raise BookError([Problem(rel, 1, what)]) from fault
 
 
-def tangle(root: Path, *, sync: bool = False, take: str = "", names: Sequence[str] = ()) -> list[str]:
+def stage(spare: Path, path: Path, text: str) -> None:
+    """Write into ``spare`` what is to be moved to ``path``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    spare.unlink(missing_ok=True)
+    with open(spare, "wb") as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
+        if path.parent.name not in ("generated", ".tangle"):  # cannot be made again
+            file.flush()
+            os.fsync(file.fileno())
+    if path.exists():
+        spare.chmod(path.stat().st_mode & 0o7777)
+
+
+def tangle(
+    root: Path, *, sync: bool = False, take: str = "", names: Sequence[str] = ()
+) -> list[str]:
     """Make chapters and modules agree; the notes of what was written.
 
     Raises `BookError` with every fault, and then nothing has been written.
     """
-    book = read_book(root)
-    unknown = set(names) - {chapter.name for chapter in book.chapters if chapter.module}
-    if unknown:
-        raise BookError([Problem("_quarto.yml", 1, f"no module named {n}") for n in unknown])
-    changes = plan(book, sync, take, names)
-    write(root, changes)
+    changes = plan(root, sync, take, names)
+    if changes:
+        write(root, changes)
     return [change.note for change in changes if change.note]
 
 
 def check(root: Path) -> list[Problem]:
-    """Every place where the package is not what the chapters say."""
-    try:
-        book = read_book(root)
-    except BookError as fault:
-        return fault.problems
-    pairs = [Pair(root, chapter) for chapter in book.chapters if chapter.module]
-    problems = [pair.difference() for pair in pairs if not pair.agree]
-    for change in orphans(book):
-        if isinstance(change, Problem):
-            problems.append(change)
-        elif change.note:
-            problems.append(Problem(change.rel, 1, "a module without a chapter; tangle"))
-    return problems
+    """Every fault, and every place where package and chapters disagree."""
+    pairs, problems = read_pairs(root)
+    for pair in pairs:
+        problems += pair.faults or ([] if pair.agree else [pair.difference()])
+    chapters = [pair.chapter for pair in pairs]
+    problems += agreement(chapters)
+    if not problems:
+        removals, problems = orphans(root, chapters)
+        what = "no chapter tangles to it; run tangle.py, it removes it"
+        problems += [Problem(change.rel, 1, what) for change in removals if change.note]
+    return in_order(problems, pairs)
 
 
 def watch(root: Path, seconds: float = 0.3) -> None:
-    """Sync on every save, whichever side was saved; faults are printed, never fatal."""
+    """Sync at every save, whichever side was saved; faults are printed, not fatal."""
+    import time
+
     seen: object = None
     while True:
-        paths = [root / "_quarto.yml", root / "index.qmd", *root.glob("book/**/*.qmd")]
-        paths += root.glob("generated/*.py")
-        now = sorted((str(p), p.stat().st_mtime_ns) for p in paths if p.exists())
+        now = sorted(stamps(root))
         if now != seen:
             seen = now
             try:
                 for note in tangle(root, sync=True):
                     print(note, flush=True)
-            except (BookError, OSError) as fault:
+            except BookError as fault:
                 print(fault, file=sys.stderr, flush=True)
         time.sleep(seconds)
 
 
+def stamps(root: Path) -> Iterator[tuple[str, int, int]]:
+    """What changes when a file that is watched is saved."""
+    for path in [root / "_quarto.yml", *pages(root), *root.glob("generated/*.py")]:
+        try:
+            stat = path.stat()
+        except OSError:  # deleted a moment ago
+            continue
+        yield str(path), stat.st_mtime_ns, stat.st_ino
+
+
 def main(argv: list[str] | None = None) -> int:
+    import argparse
+
     parser = argparse.ArgumentParser("tangle.py", description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="with --take: only these modules")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent)
     does = parser.add_mutually_exclusive_group()
-    does.add_argument("--check", action="store_true", help="write nothing; 1 if they differ")
-    does.add_argument("--sync", action="store_true", help="carry the edited side across")
-    does.add_argument("--take", choices=("chapter", "module"), default="", help="decide")
+    does.add_argument(
+        "--check", action="store_true", help="write nothing; 1 if they differ"
+    )
+    does.add_argument(
+        "--sync", action="store_true", help="carry the edited side across"
+    )
+    does.add_argument(
+        "--take", choices=("chapter", "module"), default="", help="decide"
+    )
     does.add_argument("--watch", action="store_true", help="--sync at every save")
     args = parser.parse_args(argv)
     if args.names and not args.take:
-        parser.error("module names go with --take")
+        parser.error("names of modules go with --take")
     try:
         if args.watch:
             watch(args.root)
-        if args.check:
+        elif args.check:
             if problems := check(args.root):
                 raise BookError(problems)
-            return 0
-        for note in tangle(args.root, sync=args.sync, take=args.take, names=args.names):
-            print(note)
-    except BookError as fault:
-        print(fault, file=sys.stderr)
-        return 1
+        else:
+            for note in tangle(
+                args.root, sync=args.sync, take=args.take, names=args.names
+            ):
+                print(note)
     except KeyboardInterrupt:
         return 130
-    except OSError as fault:
-        print(f"{fault.filename or args.root}: {fault.strerror}", file=sys.stderr)
+    except BookError as fault:
+        print(fault, file=sys.stderr)
         return 1
     return 0
 

@@ -8,6 +8,7 @@
 # #| label: setup
 # #| echo: false
 # import loom
+
 # loom.begin("jit")
 # ```
 
@@ -244,7 +245,6 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # from triton.runtime.jit import mangle_type
 
 
-
 # def triton_type(dtype):
 #     """The type of an element that a kernel loads from a tensor of this dtype."""
 #     return tl.str_to_ty(mangle_type(torch.empty(0, dtype=dtype)), None).element_ty
@@ -348,6 +348,9 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # assert bind(add_double_kernel, torch.zeros(1).double(), 0.1)[1] == ("fp64", None)
 # assert single.count(r"arith\.extf", where="ttir") == 1
 # assert double.count(r"arith\.extf", where="ttir") == 0
+# tenth = torch.zeros(1, dtype=torch.float64)
+# trace(add_scalar_kernel, grid=(1,), x_ptr=tenth, value=0.1)
+# assert tenth.item() == 0.1  # interpreted, nothing is lost
 # single.show("ttir", pattern=r"extf|addf")
 # ```
 
@@ -985,7 +988,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 # ```{python}
 # #| label: bf16-raw
-# def values_stored(kernel, *inputs, out_dtype, n=None):
+# def values_stored(kernel, *inputs, out_dtype):
 #     """What one program of `kernel` stores when it is interpreted."""
 #     out = torch.zeros(inputs[0].shape, dtype=out_dtype)
 #     names = list(inspect.signature(kernel.fn).parameters)
@@ -1079,7 +1082,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # ```
 
 # Infinity needs no care: its lower half is zero.
-# NaN does, for a NaN with all bits set would carry into the sign and come out as zero, so it is replaced by one fixed NaN, `0x7FC0`.
+# NaN does, for a NaN with all bits set would carry into the sign and come out as a zero, so it is replaced by one fixed NaN, `0x7FC0`.
 
 # ```{python}
 #| label: rounding
@@ -1443,9 +1446,9 @@ def launch(kernel: Any, out: torch.Tensor, *inputs: torch.Tensor) -> torch.Tenso
     if n == 0:
         return out
     tensors = (*inputs, out)
-    if all(tensor.stride() == out.stride() for tensor in inputs):
-        shape, strides = (n,), [(1,)] * len(tensors)
-    else:
+    shape: tuple[int, ...] = (n,)
+    strides: list[tuple[int, ...]] = [(1,)] * len(tensors)
+    if any(tensor.stride() != out.stride() for tensor in inputs):
         shape, strides = tuple(out.shape), [tensor.stride() for tensor in tensors]
     grid = (triton.cdiv(n, BLOCK_SIZE),)
     with torch.cuda.device_of(out):
@@ -1798,7 +1801,7 @@ def fused_multiply_add(
 # #| capture: gpu
 # import json
 
-# LAUNCHES = '''
+# LAUNCHES = """
 # import json, time, torch
 # from generated.jit import add_kernel
 
@@ -1821,7 +1824,7 @@ def fused_multiply_add(
 #     "another key": seconds(4095),
 #     "launch, host side": [seconds(4096, 1000), torch.cuda.synchronize()][0],
 # }))
-# '''
+# """
 
 # costs = {}
 # with tempfile.TemporaryDirectory() as cache:

@@ -376,7 +376,7 @@ def _table(statement: ast.stmt) -> dict[str, str | tuple[str, ...]] | None:
     """The value of ``NAME = {…}`` when it holds only texts and tuples of texts."""
     value = getattr(statement, "value", None)
     named = isinstance(statement, ast.Assign | ast.AnnAssign)
-    if not named or not isinstance(value, ast.Dict) or None in value.keys:
+    if not named or not isinstance(value, ast.Dict) or not value.keys:
         return None
     try:
         found = ast.literal_eval(value)
@@ -418,9 +418,7 @@ def _of_package(code: str) -> str:
 
     def counts(statement: ast.stmt) -> bool:
         targets = getattr(statement, "targets", [getattr(statement, "target", None)])
-        dunder = any(
-            isinstance(t, ast.Name) and t.id.startswith("__") for t in targets
-        )
+        dunder = any(isinstance(t, ast.Name) and t.id.startswith("__") for t in targets)
         return _table(statement) is None and not dunder
 
     tree.body = [statement for statement in tree.body if counts(statement)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+DAY = 86400.0
 POLL = 0.25  # seconds between looks at the clock, the kernel and Ctrl-C
 DROPPED = ("PYTHONSTARTUP", "PYTHONINSPECT", "JUPYTER_CONFIG_DIR", "JUPYTER_PATH")
 
@@ -57,6 +59,17 @@ def environment(root: Path, private: Path) -> dict[str, str]:
     }
 
 
+def private_folder(root: Path) -> Path:
+    """A new folder for one kernel; those that a killed run has left a day ago go."""
+    parent = root / ".weave" / "run"
+    parent.mkdir(parents=True, exist_ok=True)
+    for old in parent.iterdir():
+        with contextlib.suppress(OSError):
+            if time.time() - old.stat().st_mtime > DAY:
+                shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(dir=parent))
+
+
 class Kernel:
     """An ipykernel of this interpreter in `root`, with no user's settings.
 
@@ -68,9 +81,7 @@ class Kernel:
         from jupyter_client.manager import KernelManager
 
         self.halted = halted
-        parent = root / ".weave" / "run"
-        parent.mkdir(parents=True, exist_ok=True)
-        self.private = Path(tempfile.mkdtemp(dir=parent))
+        self.private = private_folder(root)
         # Sockets have short names: a path of a socket is at most 107 bytes.
         self.sockets = Path(tempfile.mkdtemp(prefix="loom-"))
         self.words = self.private / "stderr"
@@ -86,14 +97,22 @@ class Kernel:
             language="python",
         )
         self.manager = manager
+        self.client: Any = None
+        try:
+            self._start(root)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, root: Path) -> None:
         with open(self.words, "wb") as words:
-            manager.start_kernel(
+            self.manager.start_kernel(
                 cwd=str(root),
                 env=environment(root, self.private),
                 stdout=words,
                 stderr=words,
             )
-        self.client = manager.blocking_client()
+        self.client = self.manager.blocking_client()
         self.client.start_channels()
         self._wait_until_ready()
 
@@ -207,9 +226,10 @@ class Kernel:
         return False
 
     def stop(self) -> None:
-        """End the kernel and remove its private files."""
+        """End the kernel and all that it started, and remove its private files."""
         try:
-            self.client.stop_channels()
+            if self.client is not None:
+                self.client.stop_channels()
             if self.manager.has_kernel:
                 self.manager.shutdown_kernel(now=True)
             self.manager.cleanup_resources()

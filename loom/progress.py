@@ -108,9 +108,8 @@ class Bar(Progress):
 
     def chapter_ends(self, rel: str, seconds: float, failed: bool) -> None:
         super().chapter_ends(rel, seconds, failed)
-        said = "[red]failed" if failed else "done"
-        self.rich.update(self.tasks[rel], cell=said)  # type: ignore[arg-type]
-        self.rich.stop_task(self.tasks[rel])  # type: ignore[arg-type]
+        self.rich.remove_task(self.tasks[rel])  # type: ignore[arg-type]
+        self.say(f"{rel}: {'failed' if failed else 'done'}, {seconds:.1f} s")
 
 
 def progress(out: TextIO | None = None) -> Progress:

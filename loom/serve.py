@@ -11,6 +11,7 @@ import json
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -164,7 +165,8 @@ def weave_once(
         print(f"{said} ({time.monotonic() - begun:.1f} s)", flush=True)
     except BookError as fault:
         faults = str(fault)
-    except (OSError, ValueError, RuntimeError) as fault:
+    except Exception as fault:  # a preview outlives faults of the workshop, too
+        traceback.print_exc()
         faults = f"{type(fault).__name__}: {fault}"
     if faults:
         print(faults, file=sys.stderr, flush=True)

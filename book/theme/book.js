@@ -92,7 +92,7 @@
     for (const box of $$("pre, .table-wrap, .formula, .drawing")) {
       if (box.scrollWidth > box.clientWidth + 1) {
         box.tabIndex = 0;
-        box.setAttribute("role", "region");
+        box.setAttribute("role", "group");
         box.setAttribute("aria-label", box.tagName === "PRE" ? "Code" : "Wide content");
       } else if (box.hasAttribute("role")) {
         for (const name of ["tabindex", "role", "aria-label"]) box.removeAttribute(name);

@@ -239,6 +239,30 @@ def test_another_chapter_uses_the_package(wovens):
     assert text(wovens["two"], "uses") == "0.25"
 
 
+def test_the_first_cell_is_enough_where_options_are_stripped(book, wovens):
+    """As Quarto does it: cells without their ``#|`` lines, and no preparation."""
+    from loom.notebook import Kernel
+
+    cells = {cell.label: cell.code for cell in book.read().chapters[1].cells}
+    kernel = Kernel(book.root)
+    try:
+        said = kernel.run(cells["setup"]).outputs[-1]["data"]["text/markdown"]
+        assert said.endswith("{.evidence}")
+        kernel.run(cells["invert"])
+        trace = "\n".join(kernel.run(cells["raises"]).error["traceback"])
+        line = book.line("book/01-one.qmd", "return 1 / x")
+        assert f"File generated/one.py:{line} in invert" in trace
+        (badge,) = kernel.run(cells["on-gpu"]).outputs
+        assert "badge-missing" in badge["data"]["text/markdown"]
+        asked = {"a": "__import__('numpy').float64(1.5)", "b": "'word'", "c": "nope"}
+        values = kernel.run("", silent=True, values=asked).values
+        assert values["a"]["data"]["text/markdown"] == "1.5"
+        assert values["b"]["data"]["text/markdown"] == "word"
+        assert values["c"]["ename"] == "NameError"
+    finally:
+        kernel.stop()
+
+
 def executed(book, **options):
     """The chapters that a weave executes now."""
     said = io.StringIO()
@@ -297,6 +321,17 @@ from pathlib import Path
 def chapter(name, cell, options=""):
     head = f"# {name} {{#sec-{name}}}\n\nText.\n\n"
     return f"{head}```{{python}}\n#| label: {name}\n{options}{cell}\n```\n"
+
+
+def test_a_chapter_that_is_edited_while_it_runs_is_not_kept(make_book):
+    book = make_book()
+    book.write("index.qmd", INDEX_READER)
+    edit = "open('book/01-edits.qmd', 'a').write('More.\\n')"
+    book.write("book/01-edits.qmd", chapter("edits", edit))
+    changed = "book/01-edits.qmd:1: book/01-edits.qmd changed while the chapter ran"
+    with pytest.raises(execute.ExecutionError, match=changed):
+        execute.weave_chapters(book.read())
+    assert not (book.root / ".weave" / "chapters" / "edits").exists()
 
 
 def test_every_failing_chapter_is_reported_at_its_line(make_book):

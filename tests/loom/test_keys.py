@@ -70,7 +70,11 @@ FILES = {
     "generated/__init__.py": (
         "# ```{python}\n#| label: a\n#| tangle: true\n"
         'OPS = {"matmul": "backward", "add": "generated.jit"}\n'
-        "KNOWN = 1\n# ```\n# # A title\n"
+        'BY_MODULE: dict = {"other": ("ewma", "topk")}\n'
+        "KNOWN = 1\n__version__ = '1'\n"
+        "if TYPE_CHECKING:\n    from generated.other import ewma as ewma\n"
+        "else:\n    import generated.tuned\n"
+        "# ```\n# # A title\n"
     ),
     "generated/jit.py": "# prose\n# ```{python}\n#| tangle: true\nx = 1\n# ```\n",
     "generated/backward.py": (
@@ -109,6 +113,7 @@ INIT = {"generated/__init__.py", "generated/tuned/gpu.json"}
             "from generated import matmul",
             INIT | {"generated/backward.py", "generated/jit.py"},
         ),
+        ("from generated import topk", INIT | {"generated/other.py"}),
         ("import generated\ngenerated.add", INIT | {"generated/jit.py"}),
         ("def f():\n    from generated.jit import x", INIT | {"generated/jit.py"}),
         (
@@ -282,6 +287,24 @@ def test_a_stale_capture_says_what_changed(sources, old, new, changed):
     (cell,) = [cell for cell in read.cells if cell.capture]
     fresh = keys.Sources(sources.root)
     assert keys.stale_parts(fresh, read, cell, stored.value, stored.parts) == changed
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "holds"),
+    [
+        ("'1'", "'2'", True),
+        ('"topk"', '"topk", "sort"', True),
+        ("other import ewma as ewma", "jit import x as x", True),
+        ("KNOWN = 1", "KNOWN = 2", False),
+    ],
+)
+def test_a_capture_outlives_new_names_and_versions(sources, old, new, holds):
+    stored = capture_key(sources, CHAPTER)
+    path = sources.root / "generated/__init__.py"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    changed = capture_key(sources, CHAPTER).changed(stored.parts)
+    assert changed == ([] if holds else ["generated/__init__.py"])
 
 
 def test_of_a_chapter_that_was_read_headings_and_cells_count(sources):

@@ -127,7 +127,7 @@ PROSE = [
     ("a\n~~~text\nx\n~~~\n", 2, "a ~~~ block without", "a\n\n~~~text\nx\n~~~\n"),
     (f"```text\n{'x' * 89}\n```\n", 2, "89 columns", f"```text\n{'x' * 88}\n```\n"),
     ("```text\n{{< var x >}}\n```\n", 2, "a shortcode",
-     "~~~text\n```{{python}}\n~~~\n"),
+     "~~~text\n```{{python}}\n```\n~~~\n"),
     # raw text, spans, references
     ("a <b>c</b>\n", 1, "raw HTML '<b>'", "a < b, `<b>` and $a<b>c$\n"),
     ("<!-- a -->\n", 1, "raw HTML '<!--'", "a <= b -- c\n"),

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import tangle
-from loom import quarto
+from loom import build, quarto
 from loom.execute import Results, assemble
 from loom.keys import Sources
 from loom.parts import split
@@ -159,6 +159,34 @@ def test_a_failing_quarto_is_quoted(book, tmp_path, fake):
     with pytest.raises(tangle.BookError, match="ERROR: in book/01-one.qmd"):
         quarto.render(woven(book), book, tmp_path / "out", ("html",), binary)
     assert not (tmp_path / "out").exists()
+
+
+def files(root):
+    out = root / "_book"
+    return {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()}
+
+
+def test_quartos_book_takes_the_place_of_the_old_one(book, fake):
+    binary = fake()
+    (book.root / "_book").mkdir()
+    for name in ("Little.pdf", "index.html", "old.html"):
+        (book.root / "_book" / name).write_text("old")
+    made = build._render(woven(book), book, ["html"], binary, other=False)
+    assert files(book.root) == {"Little.pdf", "index.html", "formats"}, "PDF is kept"
+    assert book.root / "_book/index.html" in made
+    (book.root / "_book" / "old.html").write_text("old")
+    build._render(woven(book), book, ["html", "pdf"], binary, other=True)
+    assert files(book.root) == {"index.html", "formats"}
+    assert not [p for p in (book.root / ".weave").iterdir() if p.name != "quarto"]
+
+
+def test_a_failing_quarto_leaves_the_old_book(book, fake):
+    binary = fake(more="exit 1")
+    (book.root / "_book").mkdir()
+    (book.root / "_book" / "index.html").write_text("old")
+    with pytest.raises(tangle.BookError):
+        build._render(woven(book), book, ["html", "pdf"], binary, other=False)
+    assert (book.root / "_book" / "index.html").read_text() == "old"
 
 
 def test_notebooks_hold_no_execution_metadata(book):
