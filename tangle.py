@@ -475,22 +475,26 @@ def encoding_faults(rel: str, text: str) -> Iterator[Problem]:
         yield Problem(rel, text.count("\n") + 1, "no newline at the end; add one")
 
 
-def syntax_faults(chapter: Chapter) -> Iterator[Problem]:
-    """Why the module does not compile, cell by cell; its lines are the chapter's."""
+def syntax_faults(chapter: Chapter, known: set[int]) -> Iterator[Problem]:
+    """Why the module does not compile, for each cell whose code has no known fault."""
     whole = compile_fault(chapter.tangled)
-    cells = [cell for cell in chapter.cells if whole and cell.tangled]
-    faulty = False
-    for cell in cells:
+    found = bool(known)
+    for cell in chapter.cells:
+        if not (whole and cell.tangled) or known & {*range(cell.code_line, cell.last)}:
+            continue
         fault = compile_fault("\n" * (cell.code_line - 1) + cell.code)
-        magics = [i for i, line in enumerate(cell.lines) if MAGIC.match(line)]
-        faulty = faulty or fault is not None
-        if fault and not magics:
+        if not fault:
+            continue
+        found = True
+        lines = enumerate(cell.lines, cell.first + 1)
+        magics = [n for n, line in lines if MAGIC.match(line)]
+        for n in magics:
+            what = "a magic or shell line in a tangled cell; a module cannot run it"
+            yield Problem(chapter.rel, n, what)
+        if not magics:
             what = f"{fault[1]} (cell '{cell.label}'); mend the code"
             yield Problem(chapter.rel, fault[0], what)
-        for i in magics if fault else ():
-            what = "a magic or shell line in a tangled cell; a module cannot run it"
-            yield Problem(chapter.rel, cell.first + 1 + i, what)
-    if whole and not faulty:
+    if whole and not found:
         mend = "keep one __future__ import, at the head of the first tangled cell"
         what = f"{whole[1]}; {mend if '__future__' in whole[1] else 'mend the code'}"
         yield Problem(chapter.rel, whole[0], what)
@@ -524,8 +528,8 @@ def examine(
     scanner = Scanner(rel, clean)
     problems += scanner.problems
     chapter = Chapter(path, rel, text, tuple(scanner.cells), name)
-    if not problems and chapter.module and chapter.tangled != agreed:
-        problems += syntax_faults(chapter)
+    if chapter.module and chapter.tangled != agreed:
+        problems += syntax_faults(chapter, {problem.line for problem in problems})
     return chapter, sorted(set(problems), key=lambda problem: problem.line)
 
 
@@ -752,10 +756,12 @@ def read_pairs(root: Path) -> tuple[list[Pair], list[Problem]]:
 
 
 def in_order(problems: list[Problem], pairs: list[Pair]) -> list[Problem]:
-    """The problems by page and line; those of no page first."""
+    """The problems by page and line; those of no page last."""
     place = {rel: i for i, p in enumerate(pairs) for rel in (p.chapter.rel, p.rel)}
+    place["_quarto.yml"] = -1
     return sorted(
-        problems, key=lambda problem: (place.get(problem.path, -1), problem.line)
+        problems,
+        key=lambda problem: (place.get(problem.path, len(pairs)), problem.line),
     )
 
 

@@ -1191,6 +1191,7 @@ def check_tensor(
         TypeError: no tensor, another dtype than `dtypes`, or a sparse layout.
         ValueError: a device whose memory kernels cannot read, or a tensor whose
             memory does not hold its values (a pending negation).
+        RuntimeError: a CPU tensor in a process that can launch no kernel at all.
     Defined in Chapter 1.
     """
     if not isinstance(value, torch.Tensor):
@@ -1210,6 +1211,7 @@ def check_tensor(
         )
     devices = ("cuda", "cpu") if interpreting() else ("cuda",)
     if value.device.type not in devices:
+        require_launchable()  # where nothing can be launched, that is the answer
         mends = f"{name}.to('cuda')"
         if not interpreting():
             mends += ", or TRITON_INTERPRET=1 set before triton is imported"

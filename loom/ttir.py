@@ -30,7 +30,7 @@ WORDS = {
     "tt.load": "a loaded number",
 }
 _LOCATION = re.compile(r"\s*loc\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
-_NAME = re.compile(r"%[\w$.-]+(?:#\d+)?")
+NAME = r"%[\w$.-]+(?:#\d+)?"
 
 
 @dataclass(eq=False)
@@ -89,65 +89,66 @@ class Program:
             self._block(text)
         elif text.startswith("tt.func"):
             self._function(text, location)
-        elif "=" in text and text.startswith("%"):
-            self._operation(text, location)
         elif re.match(r"(scf\.(yield|condition|reduce)|tt\.\w+\.return)\b", text):
             self._yield(text)
-        elif text.endswith("{"):
-            self._open(text.split(" ")[0], [], [], self._used(text))
+        elif text.startswith("%") or text.endswith("{"):
+            self._operation(text, location)
 
     def _function(self, text: str, location: str) -> None:
         arguments = re.sub(r"\{[^{}]*\}", "", text[: text.rfind(")")])
         self._open("function", [], [], [])
-        for name, kind in re.findall(r"(%[\w$.-]+): ([^,)]+)", arguments):
+        for name, kind in re.findall(rf"({NAME}): ([^,)]+)", arguments):
             bits = _bits(kind) if "ptr" not in kind and "desc" not in kind else 0
             self._define(name, Value("argument", name[1:], bits, location))
 
     def _operation(self, text: str, location: str) -> None:
-        left, right = text.split(" = ", 1)
+        left, right = "", text
+        if text.startswith("%"):
+            left, right = text.split(" = ", 1)
         made_by = re.split(r"[ (]", right)[0].strip('"')
-        name, _, count = left.partition(":")
         opened = right.endswith("{")
-        carried = []
-        if made_by == "scf.for" or (made_by == "scf.while" and opened):
-            carried = self._carried(right, location)
         own = opened and made_by in ("scf.for", "scf.if")  # from what is yielded
         operands = [] if own else self._used(right)
+        name, _, count = left.partition(":")
         results = [
             Value(made_by, name[1:], _bits(right), location, list(operands))
             for _ in range(int(count or 1))
         ]
-        for number, result in enumerate(results):
+        for number, result in enumerate(results if left else []):
             self._define(f"{name}#{number}" if count else name, result)
-        if not opened:
-            return
-        for result, value in zip(results, carried, strict=False):
-            result.operands.append(value)
-        header = self._used(right)
-        counter = re.match(r"scf\.for (?:unsigned )?(%[\w$.-]+) = (\S+) to", right)
-        self._open(made_by, results, carried, header)
-        pairs = re.findall(r"(%[\w$.-]+) = (%[\w$.-]+(?:#\d+)?)", right)
-        start = 1 if counter else 0
-        if counter:
-            step = re.search(r" step (%[\w$.-]+(?:#\d+)?)", right)
-            ends = [self._find(counter[2])] + ([self._find(step[1])] if step else [])
-            made = Value("counter", counter[1][1:], 32, location, _known(ends))
-            self._define(counter[1], made)
-        for (alias, _), value in zip(pairs[start:], carried, strict=False):
-            self._define(alias, value)
+        if opened:
+            self._enter(made_by, right, location, results if left else [])
 
-    def _carried(self, text: str, location: str) -> list[Value]:
-        """What a loop carries from turn to turn, as values that begin at `init`."""
+    def _enter(
+        self, made_by: str, text: str, location: str, results: list[Value]
+    ) -> None:
+        """Open an operation's region, with the names that its first line gives."""
+        loop = made_by in ("scf.for", "scf.while")
+        carried = self._carried(text, location) if loop else {}
+        for result, value in zip(results, carried.values(), strict=False):
+            result.operands.append(value)
+        counter = re.match(rf"scf\.for (?:unsigned )?({NAME}) = ({NAME}) to", text)
+        step = re.search(rf" step ({NAME})", text)
+        ends = [found[found.lastindex] for found in (counter, step) if found]
+        begins = _known([self._find(name) for name in ends])
+        self._open(made_by, results, list(carried.values()), self._used(text))
+        if counter:
+            value = Value("counter", counter[1][1:], 32, location, begins)
+            self._define(counter[1], value)
+        for name, value in carried.items():
+            self._define(name, value)
+
+    def _carried(self, text: str, location: str) -> dict[str, Value]:
+        """What a loop carries from turn to turn, by its name inside."""
         begins = text.partition("iter_args")[2] if "scf.for" in text else text
-        pairs = re.findall(r"(%[\w$.-]+) = (%[\w$.-]+(?:#\d+)?)", begins)
-        return [
-            Value("carried", own[1:], 0, location, _known([self._find(init)]))
-            for own, init in pairs
-        ]
+        return {
+            name: Value("carried", name[1:], 0, location, _known([self._find(first)]))
+            for name, first in re.findall(rf"({NAME}) = ({NAME})", begins)
+        }
 
     def _block(self, text: str) -> None:
         region = self._regions[-1]
-        for number, name in enumerate(re.findall(r"(%[\w$.-]+): ", text)):
+        for number, name in enumerate(re.findall(rf"({NAME}): ", text)):
             value = Value("block", name[1:], 0, "", list(region.header))
             if number < len(region.carried):
                 value.operands.append(region.carried[number])
@@ -189,7 +190,7 @@ class Program:
         return None
 
     def _used(self, text: str) -> list[Value]:
-        return _known([self._find(name) for name in _NAME.findall(text)])
+        return _known([self._find(name) for name in re.findall(NAME, text)])
 
 
 def _known(values: list[Value | None]) -> list[Value]:

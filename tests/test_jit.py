@@ -478,3 +478,27 @@ def test_import_is_silent_and_launches_nothing():
         check=True,
     )
     assert done.stdout.strip() == "JITFunction" and done.stderr == ""
+
+
+@pytest.mark.parametrize("choice", [None, "0"])
+def test_where_nothing_can_be_launched_the_error_says_how_to(choice):
+    """Triton imported first, or told to compile, on a machine without a GPU."""
+    code = (
+        "import triton, torch, generated\n"
+        "try: generated.vector_add(torch.ones(3), torch.ones(3))\n"
+        "except RuntimeError as error: print(error)"
+    )
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    environment.pop("TRITON_INTERPRET", None)
+    if choice is not None:
+        environment["TRITON_INTERPRET"] = choice
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "TRITON_INTERPRET=1" in done.stdout and "GPU" in done.stdout
+    assert choice == "0" or "import generated before triton" in done.stdout

@@ -34,7 +34,9 @@ class Folder:
 
     def list_pages(self, *rels: str) -> None:
         """Write ``_quarto.yml``; without names, all chapters there are."""
-        found = sorted(p.relative_to(self.root) for p in self.root.glob("book/**/*.qmd"))
+        found = sorted(
+            p.relative_to(self.root) for p in self.root.glob("book/**/*.qmd")
+        )
         rels = rels or ("index.qmd", *map(str, found))
         lines = ["book:", "  chapters:", *(f"    - {rel}" for rel in rels), ""]
         self.write("_quarto.yml", "\n".join(lines))

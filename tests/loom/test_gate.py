@@ -197,7 +197,8 @@ def test_a_grouped_matmul_passes():
 
 
 def test_a_kernel_that_does_not_compile():
-    outcome = check(Configuration("it", wrong_kernel, {"x_ptr": "*fp32", "BLOCK": 3}), "sm_80")  # fmt: skip  # noqa: E501
+    wrong = Configuration("it", wrong_kernel, {"x_ptr": "*fp32", "BLOCK": 3})
+    outcome = check(wrong, "sm_80")
     assert outcome.compiled is None
     (problem,) = outcome.problems
     assert "tests/loom/test_gate.py:" in problem
@@ -215,14 +216,14 @@ def test_more_shared_memory_than_the_part_has():
 
 def test_spills_over_the_budget_of_this_triton():
     version = ".".join(triton.__version__.split(".")[:2])
-    arguments = matmul(64, 32, maxnreg=60)
-    (problem,) = problems(matmul_kernel, arguments)
+    arguments = (matmul(64, 32, maxnreg=48), "sm_80")
+    (problem,) = problems(matmul_kernel, *arguments)
     assert problem.endswith(f"B spilled; the budget for Triton {version} is 0 B")
     spilled = int(problem.split()[0])
     assert spilled > 0
-    assert problems(matmul_kernel, arguments, spills={version: spilled}) == ()
-    assert problems(matmul_kernel, arguments, spills={version: spilled - 1})
-    assert problems(matmul_kernel, arguments, spills={"2.0": spilled})
+    assert problems(matmul_kernel, *arguments, spills={version: spilled}) == ()
+    assert problems(matmul_kernel, *arguments, spills={version: spilled - 1})
+    assert problems(matmul_kernel, *arguments, spills={"2.0": spilled})
 
 
 def test_serialized_wgmma():
@@ -354,7 +355,6 @@ def test_pairs_and_names():
 
 GATE_FILE = """
 from loom.gate import Configuration
-import importlib.util, sys
 from generated.jit import add_kernel
 VECTORS = dict.fromkeys(("x_ptr", "y_ptr", "out_ptr"), "*fp32") | {"n": "i32"}
 SHIPPED = [Configuration("small", add_kernel, VECTORS | {"BLOCK": 128})]
