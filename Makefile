@@ -69,6 +69,14 @@ capture: $(READY) ## run the capture cells on this machine's GPU and keep what i
 			"it on a machine with a CUDA GPU and commit captures/" >&2; exit 1; }
 	@$(RUN) weave.py --capture
 
+.PHONY: gate
+gate: $(READY) ## compile every kernel configuration for every GPU it is meant for
+	@$(RUN) -m loom.gate
+
+.PHONY: compat
+compat: $(READY) ## run the gate and the interpreter's tests under Triton 3.6 and 3.9
+	@$(RUN) -m loom.compat
+
 .PHONY: wheel
 wheel: $(READY) ## build the wheel into dist/
 	@$(RUN) -m build --wheel --no-isolation --outdir dist

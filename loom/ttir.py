@@ -129,7 +129,7 @@ class Program:
             result.operands.append(value)
         counter = re.match(rf"scf\.for (?:unsigned )?({NAME}) = ({NAME}) to", text)
         step = re.search(rf" step ({NAME})", text)
-        ends = [found[found.lastindex] for found in (counter, step) if found]
+        ends = [found[found.lastindex or 1] for found in (counter, step) if found]
         begins = _known([self._find(name) for name in ends])
         self._open(made_by, results, list(carried.values()), self._used(text))
         if counter:

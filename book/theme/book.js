@@ -63,11 +63,13 @@
     try {
       await navigator.clipboard.writeText(text);
     } catch (error) {
+      const focused = document.activeElement;
       const area = make("textarea", { value: text, className: "unseen" });
       document.body.append(area);
       area.select();
       document.execCommand("copy");
       area.remove();
+      focused?.focus();
     }
   };
   for (const bar of $$(".code-bar")) {
@@ -223,7 +225,7 @@
   const parts = (word) => {
     const whole = word.replace(/^\.+|\.+$/g, "");
     const pieces = whole.split(/[_.]+/).filter(Boolean);
-    return pieces.length > 1 ? [whole, ...pieces] : pieces;
+    return [...new Set([whole, ...pieces])].filter(Boolean); // __init__ is init, too
   };
 
   const build = (entries) => {
@@ -282,6 +284,9 @@
       const phrase = query.trim().toLowerCase();
       const ranked = [...total].map(([number, score]) => {
         const entry = entries[number];
+        // A name in snake_case is looked for where it is defined.
+        const defined = phrase.includes("_") && `\n${entry[5]}`.includes(`\ndef ${phrase}(`);
+        if (defined) score *= 20;
         if (entry[2].toLowerCase().includes(phrase)) score *= 2;
         else if (terms.length > 1 && entry[4].toLowerCase().includes(phrase)) score *= 1.6;
         else if (terms.length > 1 && entry[5].toLowerCase().includes(phrase)) score *= 1.4;
@@ -407,6 +412,7 @@
     if (event.key === "ArrowDown") choose(chosen + 1);
     else if (event.key === "ArrowUp") choose(chosen - 1);
     else if (event.key === "Enter") options()[chosen]?.click();
+    else if (event.key === "Escape") dialog.close(); // not only: empty the field
     else return;
     event.preventDefault();
   });

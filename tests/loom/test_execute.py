@@ -349,9 +349,8 @@ def test_every_failing_chapter_is_reported_at_its_line(make_book):
     )
     book.write("book/05-inline.qmd", "# I {#sec-i}\n\nLook: `{python} unknown + 1`.\n")
     book.write("book/06-dies.qmd", chapter("dies", "import os\nos.abort()"))
-    book.write("book/07-late.qmd", chapter("late", "import time\ntime.sleep(60)"))
     with pytest.raises(execute.ExecutionError) as caught:
-        execute.weave_chapters(book.read(), seconds=6, jobs=4)
+        execute.weave_chapters(book.read(), jobs=4)
     problems = [str(problem) for problem in caught.value.problems]
     assert problems == [
         "book/02-raises.qmd:8: ValueError: no",
@@ -361,12 +360,19 @@ def test_every_failing_chapter_is_reported_at_its_line(make_book):
         "book/05-inline.qmd:3: NameError: name 'unknown' is not defined"
         " (in `{python} unknown + 1`)",
         "book/06-dies.qmd:7: the kernel died (signal 6) while this cell ran",
-        "book/07-late.qmd:7: the cell ran longer than 6 s; make it smaller",
     ]
     words = str(caught.value)
     assert "\n    raise ValueError('no')\n" in words
     assert "File book/02-raises.qmd:11\n" in words
     assert executed_good(book) == []
+
+
+def test_a_cell_has_limited_time(make_book):
+    book = make_book()
+    book.write("book/01-late.qmd", chapter("late", "import time\ntime.sleep(60)"))
+    late = "book/01-late.qmd:7: the cell ran longer than 2 s; make it smaller"
+    with pytest.raises(execute.ExecutionError, match=late):
+        execute.weave_chapters(book.read(), ["late"], seconds=2)
 
 
 def executed_good(book):

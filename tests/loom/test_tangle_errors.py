@@ -152,7 +152,8 @@ ROWS = [
     (cell("x = ("), 4, "SyntaxError: '(' was never closed (cell 'a')", "mend the code",
      cell("x = (", tangled=False)),
     (cell("from __future__ import division", "x = 1")
-     + cell("from __future__ import annotations", label="b"), 10, "__future__", "keep one",
+     + cell("from __future__ import annotations", label="b"), 10, "__future__",
+     "keep one",
      cell('"""D."""', "from __future__ import annotations") + "\n" + cell(label="b")),
     # characters
     ("a\rb = 1\n", 1, "a carriage return", "use LF", "a b = 1\n"),
