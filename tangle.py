@@ -17,8 +17,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,18 +47,8 @@ SPACE = r".*\s$", False, "white space at the end of the line", "delete it"
 RULES = (
     SPACE,
     (r"(<{7}|>{7}|\|{7})( |$)|={7}$", True, "a merge conflict marker", "resolve it"),
-    (
-        r"\s*\{\{<\s*include\b",
-        False,
-        "an include (hides its cells)",
-        "put its text here",
-    ),
-    (
-        r"<!--\s*#(region|markdown|md|raw)",
-        False,
-        "a jupytext region",
-        "delete the mark",
-    ),
+    (r"\s*\{\{<\s*include\b", False, "an include (hides cells)", "put its text here"),
+    (r"<!--\s*#(region|markdown|md|raw)", False, "a jupytext region", "delete it"),
 )
 SUSPECTS = frozenset("<>|=")  # how most lines begin that a rule may match
 MARKS = (
@@ -88,8 +77,7 @@ class BookError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """A ```` ```{python} ```` cell; ``first`` and ``last`` are its fences (1-based)."""
 
     label: str
@@ -98,7 +86,7 @@ class Cell:
     last: int
     lines: tuple[str, ...]
 
-    @cached_property
+    @property
     def tangled(self) -> bool:
         return is_tangled(self.lines, 0)
 
@@ -106,23 +94,17 @@ class Cell:
     def capture(self) -> str | None:
         return self.options.get("capture")
 
-    @cached_property
-    def _head(self) -> int:
-        """The number of option lines."""
-        lines = enumerate(self.lines)
-        return next((i for i, s in lines if not s.startswith("#|")), len(self.lines))
-
     @property
     def code(self) -> str:
-        return "\n".join(self.lines[self._head :])
+        return "\n".join(self.lines[self.code_line - self.first - 1 :])
 
     @property
     def code_line(self) -> int:
-        return self.first + 1 + self._head
+        lines = enumerate(self.lines, self.first + 1)
+        return next((n for n, s in lines if not s.startswith("#|")), self.last)
 
 
-@dataclass(frozen=True)
-class Chapter:
+class Chapter(NamedTuple):
     """One ``.qmd`` file; ``rel`` is its path from the root, ``name`` its module's."""
 
     path: Path
@@ -136,14 +118,13 @@ class Chapter:
         has_one = any(cell.tangled for cell in self.cells)
         return f"generated/{self.name}.py" if has_one else None
 
-    @cached_property
+    @property
     def tangled(self) -> str:
         """The text of the module."""
         return tangle_text(self.text)
 
 
-@dataclass(frozen=True)
-class Book:
+class Book(NamedTuple):
     """The chapters in the page order of ``_quarto.yml``."""
 
     root: Path
@@ -163,6 +144,7 @@ def is_tangled(lines: Sequence[str], start: int) -> bool:
     return False
 
 
+@lru_cache(64)
 def tangle_text(text: str) -> str:
     """The module of a chapter: cells with ``tangle: true`` raw, all else commented."""
     out, lines, raw = [], text.split("\n"), False
@@ -328,14 +310,12 @@ class Scanner:
         cell = Cell(options.get("label", ""), options, i + 1, j + 1, body)
         for key, what, mend in cell_faults(cell, self.cells):
             self.fault(where.get(key, i + 1), what, mend)
-        quote = ""
+        code_line, tangled, quote = cell.code_line, cell.tangled, ""
         for n, line in enumerate(body, i + 2):
-            if line[:2] == "#|" and n > cell.code_line:
+            if line[:2] == "#|" and n > code_line:
                 self.fault(n, "an option below the first line of code", "move it up")
-            elif line[:5] == "# ```" and cell.tangled:
-                self.fault(
-                    n, "'# ```' would end the tangled cell", "indent or reword it"
-                )
+            elif line[:5] == "# ```" and tangled:
+                self.fault(n, "'# ```' would end the tangled cell", "indent or reword")
             if '"""' in line or "'''" in line:
                 quote = awaited(line, STRING, quote)
         if quote:
@@ -381,11 +361,10 @@ class Scanner:
                         self.fault(n, what, mend)
             if n <= 2 and CODING.match(line if n in code else "# " + line):
                 self.fault(
-                    n, "a coding declaration (PEP 263)", "reword or move it down"
+                    n, "a coding declaration (PEP 263)", "reword, or move it down"
                 )
-            if "```" in line and any(
-                part.startswith(CLOSE) for part in line.splitlines()[1:]
-            ):  # jupytext cuts at a form feed or U+2028, we do not
+            parts = line.splitlines()[1:] if "```" in line else []  # as jupytext cuts
+            if any(part.startswith(CLOSE) for part in parts):
                 self.fault(n, "a line separator before ```", "start a new line")
 
 
@@ -410,10 +389,7 @@ def wrong_opening(line: str) -> tuple[str, str]:
     """Why a line that opens braces behind backticks is not a cell, and the mend."""
     match = CELL.match(line)
     if not match:
-        return (
-            f"'{line.strip()}' is no cell",
-            f"write {OPEN}, or ```language to show code",
-        )
+        return f"'{line.strip()}' is no cell", f"write {OPEN}, or show ```language"
     indent, ticks, attributes = match.groups()
     if attributes and attributes.strip():
         return f"attributes in the braces ({attributes.strip(' ,')})", "use '#|' lines"
@@ -426,24 +402,24 @@ def wrong_opening(line: str) -> tuple[str, str]:
 
 def cell_faults(cell: Cell, earlier: list[Cell]) -> Iterator[tuple[str, str, str]]:
     """What is wrong with a cell's options: the option, what it is, the mend."""
-    get, code = cell.options.get, cell.code.strip()
-    if not LABEL.match(cell.label):
-        got = f"label '{cell.label}'" if cell.label else "a cell without a label"
-        yield "label", got, "write '#| label: kebab-case-name'"
+    label, capture, get = cell.label, cell.capture, cell.options.get
+    if not LABEL.match(label):
+        what = f"label '{label}'" if label else "a cell without a label"
+        yield "label", what, "write '#| label: kebab-case-name'"
     for other in earlier:
-        if other.label == cell.label and cell.label:
-            what = f"label '{cell.label}' is already that of line {other.first}"
+        if label and other.label == label:
+            what = f"label '{label}' is already that of line {other.first}"
             yield "label", what, "rename one"
-        if cell.capture and other.capture and other.code.strip() == code:
+        if capture and other.capture and other.code.strip() == cell.code.strip():
             what = f"a capture with the same source as that of line {other.first}"
             yield "capture", what, "make them differ"
     if "tangle" in cell.options and {TANGLED, UNTANGLED}.isdisjoint(cell.lines):
         yield "tangle", f"tangle: {get('tangle')}", f"write '{TANGLED}' or drop it"
     if get("capture", "gpu") != "gpu":
-        yield "capture", f"capture: {cell.capture}", "write '#| capture: gpu'"
-    if cell.tangled and cell.capture:
+        yield "capture", f"capture: {capture}", "write '#| capture: gpu'"
+    if capture and cell.tangled:
         yield "capture", "a tangled cell that is a capture", "split it"
-    if cell.tangled and get("eval", "true") != "true":
+    if get("eval", "true") != "true" and cell.tangled:
         yield "eval", "tangled but not run (module and page would differ)", "drop one"
 
 
@@ -452,11 +428,8 @@ def near(word: str) -> str:
     import difflib
 
     close = difflib.get_close_matches(word, OPTIONS, 1)
-    return (
-        f"did you mean '{close[0]}'?"
-        if close
-        else f"known: {' '.join(sorted(OPTIONS))}"
-    )
+    known = " ".join(sorted(OPTIONS))
+    return f"did you mean '{close[0]}'?" if close else f"known: {known}"
 
 
 def encoding_faults(rel: str, text: str) -> Iterator[Problem]:
@@ -572,24 +545,20 @@ def page_order(root: Path) -> tuple[list[str], list[Problem]]:
     listed: dict[str, int] = {}
     problems = []
     for n, line in enumerate(text.split("\n"), 1):
-        if match := LISTED.match(line):
-            rel = match[1]
-            if rel in listed:
-                problems.append(
-                    Problem(config, n, f"{rel} is listed twice; delete one")
-                )
-            elif not (root / rel).is_file():
-                problems.append(Problem(config, n, f"{rel} does not exist; write it"))
-            listed.setdefault(rel, n)
+        if not (match := LISTED.match(line)):
+            continue
+        rel = match[1]
+        if rel in listed:
+            problems.append(Problem(config, n, f"{rel} is listed twice; delete one"))
+        elif not (root / rel).is_file():
+            problems.append(Problem(config, n, f"{rel} does not exist; write it"))
+        listed.setdefault(rel, n)
     if "index.qmd" not in listed:
         what = "index.qmd, the home page, is not listed; list it first"
         problems.append(Problem(config, 1, what))
-    for rel in sorted(
-        {p.relative_to(root).as_posix() for p in pages(root)} - {*listed}
-    ):
-        problems.append(
-            Problem(rel, 1, f"not listed in {config}; list it in its place")
-        )
+    there = {path.relative_to(root).as_posix() for path in pages(root)}
+    what = f"not listed in {config}; list it in its place"
+    problems += [Problem(rel, 1, what) for rel in sorted(there - {*listed})]
     return [rel for rel in listed if (root / rel).is_file()], problems
 
 
@@ -655,9 +624,8 @@ class Pair:
         self.root = root
         self.rel, self.base_rel = f"generated/{name}.py", f".tangle/{name}.py"
         self.module, self.base = read(root / self.rel), read(root / self.base_rel)
-        self.chapter, self.faults = examine(
-            root / rel, rel, read(root / rel), self.base
-        )
+        path = root / rel
+        self.chapter, self.faults = examine(path, rel, read(path), self.base)
 
     @property
     def agree(self) -> bool:
@@ -725,9 +693,8 @@ class Pair:
         else:
             problems = list(self.faults)
             if take == "module" and module is None and chapter.module:
-                problems.append(
-                    Problem(self.rel, 1, "is missing; --take chapter makes it")
-                )
+                what = "is missing; --take chapter makes it"
+                problems.append(Problem(self.rel, 1, what))
             elif not self.agree and self.module_edited and not take:
                 problems += self.refusal()
             if problems:
@@ -759,10 +726,7 @@ def in_order(problems: list[Problem], pairs: list[Pair]) -> list[Problem]:
     """The problems by page and line; those of no page last."""
     place = {rel: i for i, p in enumerate(pairs) for rel in (p.chapter.rel, p.rel)}
     place["_quarto.yml"] = -1
-    return sorted(
-        problems,
-        key=lambda problem: (place.get(problem.path, len(pairs)), problem.line),
-    )
+    return sorted(problems, key=lambda p: (place.get(p.path, len(pairs)), p.line))
 
 
 def committed(root: Path, rel: str) -> str | None:
@@ -791,10 +755,8 @@ def orphans(root: Path, chapters: list[Chapter]) -> tuple[list[Change], list[Pro
             note = f"{rel} removed (no chapter tangles to it)"
             changes += [Change(rel, None, text, note), Change(base_rel, None, base)]
         else:
-            mend = "write a chapter for it or delete it"
-            problems.append(
-                Problem(rel, 1, f"edited, but no chapter tangles to it; {mend}")
-            )
+            what = "edited, but no chapter tangles to it; write one or delete it"
+            problems.append(Problem(rel, 1, what))
     return changes, problems
 
 
@@ -904,20 +866,26 @@ def check(root: Path) -> list[Problem]:
     return in_order(problems, pairs)
 
 
-def watch(root: Path, seconds: float = 0.3) -> None:
-    """Sync at every save, whichever side was saved; faults are printed, not fatal."""
+def watch(root: Path, seconds: float = 0.2) -> None:
+    """Sync after every save, whichever side was saved; faults are printed, not fatal.
+
+    A file counts as saved when it stays as it is for one turn: an editor may empty
+    it first.
+    """
     import time
 
     seen: object = None
+    done: object = None
     while True:
         now = sorted(stamps(root))
-        if now != seen:
-            seen = now
+        if now == seen and now != done:
+            done = now
             try:
                 for note in tangle(root, sync=True):
                     print(note, flush=True)
             except BookError as fault:
                 print(fault, file=sys.stderr, flush=True)
+        seen = now
         time.sleep(seconds)
 
 
@@ -938,16 +906,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="with --take: only these modules")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent)
     does = parser.add_mutually_exclusive_group()
-    does.add_argument(
-        "--check", action="store_true", help="write nothing; 1 if they differ"
-    )
-    does.add_argument(
-        "--sync", action="store_true", help="carry the edited side across"
-    )
-    does.add_argument(
-        "--take", choices=("chapter", "module"), default="", help="decide"
-    )
-    does.add_argument("--watch", action="store_true", help="--sync at every save")
+    for flag, what in (
+        ("--check", "write nothing; 1 if package and chapters differ"),
+        ("--sync", "carry an edit of a module into its chapter, too"),
+        ("--watch", "--sync at every save"),
+    ):
+        does.add_argument(flag, action="store_true", help=what)
+    sides, what = ("chapter", "module"), "the side that wins where both were edited"
+    does.add_argument("--take", choices=sides, default="", help=what)
     args = parser.parse_args(argv)
     if args.names and not args.take:
         parser.error("names of modules go with --take")
@@ -958,9 +924,8 @@ def main(argv: list[str] | None = None) -> int:
             if problems := check(args.root):
                 raise BookError(problems)
         else:
-            for note in tangle(
-                args.root, sync=args.sync, take=args.take, names=args.names
-            ):
+            root, sync, take = args.root, args.sync, args.take
+            for note in tangle(root, sync=sync, take=take, names=args.names):
                 print(note)
     except KeyboardInterrupt:
         return 130

@@ -47,11 +47,37 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="chapters at once (default: the cores)"
     )
+    parser.add_argument(
+        "--capture",
+        action="store_true",
+        help="on a GPU: run chapters natively, store what their capture cells say",
+    )
+    parser.add_argument(
+        "--pack",
+        type=Path,
+        metavar="FILE",
+        help="with --capture: also put the captures into this archive (.tar, .tar.gz)",
+    )
+    parser.add_argument(
+        "--unpack",
+        type=Path,
+        metavar="FILE",
+        help="check the captures in an archive and copy them into captures/",
+    )
     args = parser.parse_args(argv)
     if args.jobs is not None and args.jobs < 1:
         parser.error(f"--jobs {args.jobs}: at least 1")
     if args.check and (args.chapter or args.serve or args.to):
         parser.error("--check looks at the whole book; give it alone")
+    modes = [args.check, args.serve, args.capture, args.unpack is not None]
+    if sum(modes) > 1:
+        parser.error("give one of --check, --serve, --capture and --unpack")
+    if args.pack and not args.capture:
+        parser.error("--pack packs what --capture made; give both")
+    if args.pack and not args.pack.absolute().parent.is_dir():
+        parser.error(f"--pack {args.pack}: no such folder")
+    if args.unpack and args.chapter:
+        parser.error("--unpack copies all that the archive has; give no --chapter")
     return args
 
 
@@ -65,6 +91,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if args.check:
             return check(root)
+        if args.unpack:
+            return unpack(root, args.unpack)
+        if args.capture:
+            return capture(root, args.chapter, args.pack)
         from loom.build import Options
 
         options = Options(
@@ -120,6 +150,44 @@ def weave(root: Path, options: object) -> int:
         if path.exists():
             print(f"  {path.relative_to(root)}")
     return 0
+
+
+def capture(root: Path, names: list[str], pack: Path | None) -> int:
+    """Capture on this machine's GPU, and say what was stored."""
+    from loom import capture as run
+    from loom.progress import progress
+
+    report = progress()
+    try:
+        files = run.capture(root, names, report, pack=pack)
+    except run.NoGpu as reason:
+        print(f"weave.py --capture: {reason}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(
+            "stopped; the chapters that had ended are captured, all other captures"
+            " are as they were",
+            file=sys.stderr,
+        )
+        return 130
+    finally:
+        report.summary()
+    print(f"{len(files)} cells captured")
+    return 0
+
+
+def unpack(root: Path, archive: Path) -> int:
+    """Bring captures home; 1 when one of them no longer fits the code."""
+    from loom import transport
+
+    done = transport.unpack(root, archive)
+    for name in done.written:
+        print(f"{name}: stored")
+    for name in done.same:
+        print(f"{name}: says the same; kept as it was")
+    for problem in done.left_out:
+        print(problem, file=sys.stderr)
+    return 1 if done.left_out else 0
 
 
 def check(root: Path) -> int:

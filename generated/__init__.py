@@ -562,6 +562,7 @@ def _unlaunchable() -> str:
 #| code-summary: "Lazy names"
 _OPERATIONS: dict[str, tuple[str, ...]] = {
     "jit": ("fused_multiply_add", "vector_add"),
+    "environment": (),
 }
 _HOME = {name: module for module, names in _OPERATIONS.items() for name in names}
 

@@ -80,14 +80,15 @@
 #     "torch": "tensors, gradients, and CUDA itself",
 #     "triton": "the compiler and the interpreter; Linux only",
 # }
-# accepted = {"Python": (project["requires-python"], "", "the language")}
+# python = ".".join(map(str, sys.version_info[:2]))
+# accepted = {"Python": (project["requires-python"], python, "the language")}
 # for requirement in project["dependencies"]:
 #     name, minimum = re.match(r"(\w+)(>=[\d.]+)", requirement).groups()
 #     accepted[name] = (minimum, exact[name], WHY[name])
 # rows = ["| | accepted | printed book | what for |", "|---|---|---|---|"]
 # for name, (minimum, version, why) in accepted.items():
 #     number = minimum.replace(">=", "")
-#     rows.append(f"| {name} | {number} or newer | {version or '–'} | {why} |")
+#     rows.append(f"| {name} | {number} or newer | {version} | {why} |")
 # Markdown("\n".join(rows))
 # ```
 
@@ -199,7 +200,7 @@
 # `missing` is not there or broken; the line below it says what to type.
 
 # Here is the same on a machine with a GPU, where it also compares a kernel with a copy by the device.
-# An addition of two vectors moves 12 bytes an element and computes next to nothing, so the copy, which moves 8, is what it can hope to equal.
+# An addition of two vectors moves 12 bytes an element and computes next to nothing, so in bytes a second it should come out close to the copy, which moves 8.
 
 # ```{python}
 # #| label: doctor-gpu
@@ -227,7 +228,7 @@
 # answer = json.loads(text)
 # assert status == answer["exit"]
 # short = answer | {"findings": answer["findings"][:2]}
-# print(json.dumps(short, indent=2)[:-5] + ",")
+# print(json.dumps(short, indent=2)[:-6] + ",")
 # print(f"    ... {len(answer['findings']) - 2} more\n  ]\n}}")
 # ```
 
@@ -236,8 +237,8 @@
 
 # ## How it works {#sec-environment-how}
 
-# The rest of this appendix is the doctor's own code, and you can skip it until you want to know what a line of the report was derived from.
-# On screen the code is folded.
+# This section is the doctor's own code, and you can skip it until you want to know what a line of the report was derived from.
+# On screen the code is folded; on paper it takes some pages, and @sec-environment-wrong goes on with what to do.
 
 # A program that examines sick machines must not fall ill itself.
 # Three rules see to that.
@@ -299,6 +300,9 @@ GIB = 2**30
 # ```
 
 # ### Findings {#sec-environment-findings}
+
+# A finding is what a check answers: a name, a state, what was found, what to type.
+# `Machine` is the record that all checks read, and its `launches` is the one question behind all the others: where does a new process run its kernels?
 
 # ```{python}
 #| label: finding
@@ -902,7 +906,12 @@ def examine(run: bool = True) -> Machine:
 # ### Judging {#sec-environment-judge}
 
 # Each check takes the record and gives a finding.
-# None of them looks at anything else.
+# None of them looks at anything else, and a check that itself fails becomes a finding, too.
+
+# The first group asks whether Triton is published for this machine at all, which takes Linux, glibc and one of two processors, and whether its launcher can be compiled.
+# That launcher is the small piece of C between Python and the driver; Triton takes the compiler that `CC` names, else `gcc`, else `clang`, and so does the check.
+# It keeps what it compiled in a cache folder, from which the system must be allowed to load a library.
+# Without a GPU there is no launcher, and the same absences are no fault.
 
 # ```{python}
 #| label: judge-machine
@@ -945,7 +954,7 @@ def check_compiler(m: Machine) -> Finding:
     """A C compiler, where Triton needs one: on a machine with a GPU."""
     name, version = m.compiler
     if name and version:
-        return Finding("C compiler", "ok", f"{name} {version}")
+        return Finding("C compiler", "ok", f"{os.path.basename(name)} {version}")
     if name:
         found, mend = f"CC={name} cannot be run", "unset CC, or set it to a C compiler"
     else:
@@ -989,6 +998,11 @@ def check_cache(m: Machine) -> Finding:
         name, *(("ok", found) if m.cache_free >= GIB else ("warn", found, mend))
     )
 # ```
+
+# A package can be absent, too old, or there and broken; the third is told from the first by the child process that tried to import it.
+# Two combinations of good packages are bad.
+# A PyTorch built for CUDA asks for exactly one Triton.
+# And Triton 3.6 makes a NumPy array of a loop's bound, which NumPy 2.4 refuses to turn into an integer.
 
 # ```{python}
 #| label: judge-packages
@@ -1063,6 +1077,12 @@ def check_numpy(m: Machine) -> Finding:
         return Finding("numpy", "warn", found, 'pip install "numpy<2.4"')
     return Finding("numpy", "ok", version)
 # ```
+
+# A driver states which CUDA version it supports at most, a PyTorch which one it was built for.
+# Only the first numbers have to agree: within CUDA 13, a driver for 13.0 runs what was built for 13.2.
+
+# `TRITON_INTERPRET` is reported with the one who set it.
+# The variables of the running process cannot tell, since the package may have set it a moment ago; Linux keeps those that the process was started with in `/proc/self/environ`, and the difference is the answer.
 
 # ```{python}
 #| label: judge-gpu
@@ -1180,6 +1200,9 @@ def check_interpreter(m: Machine) -> Finding:
     return Finding(name, "ok", found)
 # ```
 
+# What belongs to the book's workshop is optional, so its absence is never a fault.
+# A kernel that gives a wrong number is one, and so is a failed launch.
+
 # ```{python}
 #| label: judge-book
 #| tangle: true
@@ -1279,7 +1302,7 @@ def _failed(m: Machine, name: str, step: Mapping[str, Any]) -> Finding:
 #| code-fold: true
 #| code-summary: "Known messages"
 class Known(NamedTuple):
-    """A message (a regular expression), what causes it, and the mend."""
+    """A message (a regular expression), its cause and its mend (in Markdown)."""
 
     name: str
     message: str
@@ -1292,13 +1315,13 @@ KNOWN = (
         "no-driver",
         r"0 active drivers",
         "there is no GPU, and Triton was imported to compile",
-        "import generated before triton, or export TRITON_INTERPRET=1",
+        "`import generated` before triton, or `export TRITON_INTERPRET=1`",
     ),
     Known(
         "set-late",
         r"Cannot call @triton\.jit'd outside of the scope of a kernel",
-        "a launch without a grid, or TRITON_INTERPRET set after Triton was imported",
-        "kernel[grid](...); set the variable before Python starts",
+        "a launch without a grid, or `TRITON_INTERPRET` set after Triton was imported",
+        "`kernel[grid](...)`; set the variable before Python starts",
     ),
     Known(
         "cpu-build",
@@ -1310,25 +1333,25 @@ KNOWN = (
         "cpu-tensor",
         r"Pointer argument .* cannot be accessed from Triton \(cpu tensor",
         "a compiled kernel got a tensor that lies in the CPU's memory",
-        'make the tensor with device="cuda"',
+        'make the tensor with `device="cuda"`',
     ),
     Known(
         "no-compiler",
         r"Failed to find C compiler",
         "Triton needs a C compiler for its launcher",
-        "sudo apt install gcc, or export CC=the path of one",
+        "`sudo apt install gcc`, or set `CC` to the path of one",
     ),
     Known(
         "no-headers",
         r"Python\.h: No such file",
         "Python's header files are not installed",
-        "sudo apt install python3-dev",
+        "`sudo apt install python3-dev`",
     ),
     Known(
         "no-libcuda",
         r"libcuda\.so cannot found",
         "the driver's library is not in the loader's list",
-        "sudo ldconfig; in WSL 2: export TRITON_LIBCUDA_PATH=/usr/lib/wsl/lib",
+        "`sudo ldconfig`; in WSL 2 `export TRITON_LIBCUDA_PATH=/usr/lib/wsl/lib`",
     ),
     Known(
         "old-driver",
@@ -1340,37 +1363,37 @@ KNOWN = (
         "no-image",
         r"no kernel image is available",
         "this PyTorch has no code for this GPU: it is too old, or too new for it",
-        'pip install --upgrade "torch>=2.11"',
+        '`pip install --upgrade "torch>=2.11"`',
     ),
     Known(
         "out-of-memory",
         r"out of memory",
         "the GPU's memory is full, perhaps with another process's data",
-        "nvidia-smi lists who uses it; make the tensors smaller",
+        "`nvidia-smi` lists who uses it; make the tensors smaller",
     ),
     Known(
         "numpy-clash",
         r"only (0-dimensional|length-1|integer scalar) arrays can be converted",
         "triton 3.6 with numpy 2.4 or newer, in the interpreter",
-        'pip install "numpy<2.4"',
+        '`pip install "numpy<2.4"`',
     ),
     Known(
         "cache",
         r"(Permission denied|Read-only file system|Not a directory).*(triton|cache)",
         "Triton's cache folder cannot be written to",
-        "export TRITON_CACHE_DIR=a folder with room",
+        "set `TRITON_CACHE_DIR` to a folder with room",
     ),
     Known(
         "no-package",
         r"No module named '(torch|triton|numpy|generated)'",
         "another Python than the one the package was installed for",
-        "source .venv/bin/activate, then: pip install -e .",
+        "`source .venv/bin/activate`, then `pip install -e .`",
     ),
     Known(
         "glibcxx",
         r"GLIBCXX_[\d.]+' not found",
         "an older libstdc++ is found first, often conda's",
-        "conda install -c conda-forge libstdcxx-ng, or a plain venv",
+        "`conda install -c conda-forge libstdcxx-ng`, or a plain venv",
     ),
     Known(
         "power-of-two",
@@ -1384,7 +1407,8 @@ KNOWN = (
 def known_mend(step: Mapping[str, Any]) -> str:
     """The mend for a step's error message, or for what it wrote, if it is known."""
     text = f"{step.get('error', '')}\n{step.get('stderr', '')}"
-    return next((k.mend for k in KNOWN if re.search(k.message, text)), "")
+    mends = (k.mend for k in KNOWN if re.search(k.message, text))
+    return next(mends, "").replace("`", "")
 # ```
 
 # ### Reporting {#sec-environment-report}
@@ -1523,7 +1547,7 @@ if __name__ == "__main__":
 # ### Machines that are not here {#sec-environment-elsewhere}
 
 # Since a check sees only the record, a record with one field changed is a patient.
-# These are some, made from the machine of this page by giving it a GPU and then taking things away.
+# Here is one in good health, made up, and then some that lack something.
 
 # ```{python}
 # #| label: healthy
@@ -1561,6 +1585,8 @@ if __name__ == "__main__":
 #     return [f for found in judge(machine).values() for f in found if f.state != "ok"]
 
 
+# LEFT_OVER = {"TRITON_INTERPRET": "1"}
+# V100 = Gpu("Tesla V100", 16 * GIB, (7, 0))
 # PATIENTS = {
 #     "an older driver": replace(healthy, driver_cuda=(12, 4), driver="550.54.14"),
 #     "no compiler": replace(healthy, compiler=("", "")),
@@ -1571,8 +1597,8 @@ if __name__ == "__main__":
 #         build_cuda="",
 #         no_gpu="the installed PyTorch is a CPU-only build",
 #     ),
-#     "a variable left over": replace(healthy, variables={"TRITON_INTERPRET": "1"}),
-#     "a GPU of 2017": replace(healthy, gpus=(H200._replace(capability=(7, 0)),)),
+#     "a variable left over": replace(healthy, variables=LEFT_OVER, at_start=LEFT_OVER),
+#     "a GPU of 2017": replace(healthy, gpus=(V100,)),
 #     "triton 3.6, numpy 2.4": replace(
 #         healthy, pinned="", versions=healthy.versions | {"triton": "3.6.0"}
 #     ),
@@ -1600,15 +1626,15 @@ if __name__ == "__main__":
 # assert (slow.launches, summary(slow)["exit"]) == ("interpreter", 0)  # works, on the CPU
 # assert (stuck.launches, summary(stuck)["exit"]) == ("nothing", 1)  # launches nothing
 # assert (without.launches, summary(without)["exit"]) == ("interpreter", 0)
-# print("interpreted kernels are slow and right; compiled ones have nowhere to run")
+# # Interpreted kernels are slow and right; compiled ones have nowhere to run.
 # ```
 
 # :::
 
 # ## What goes wrong, and what to type {#sec-environment-wrong}
 
-# A message in this section is what PyTorch, Triton or the C compiler really said: each cell provokes one, on the machine that made this page or on the GPU that its badge names.
-# @tbl-environment-wrong has them all with cause and mend, and it is the list in which the doctor looks, too.
+# A message is easier to recognize if you have seen it once, so here they are provoked: each line is what Triton, PyTorch, Python or the C compiler really said when this page was made.
+# @tbl-environment-wrong has them again with cause and mend.
 
 # ```{python}
 # #| label: provoke
@@ -1642,6 +1668,11 @@ if __name__ == "__main__":
 #         {"TRITON_CACHE_DIR": "/dev/null/triton"},
 #     ),
 # }
+# if generated._torch_build() == "cpu":
+#     TROUBLE["cpu-build"] = ("import torch; torch.ones(8, device='cuda')", {})
+# if generated._no_nvidia().startswith("no GPU driver"):
+#     code = "from triton.backends.nvidia.driver import libcuda_dirs as f; f()"
+#     TROUBLE["no-libcuda"] = (code, {})
 # said = {}
 # with tempfile.TemporaryDirectory() as desk:
 #     for name, (code, variables) in TROUBLE.items():
@@ -1650,7 +1681,8 @@ if __name__ == "__main__":
 #         cache = {"TRITON_CACHE_DIR": f"{desk}/cache"}
 #         text, status = run(f"python {script}", **(cache | variables))
 #         assert status == 1, text
-#         said[name] = text.split("\n")[-1]
+#         words = text[text.rindex("Error: ") :].split("\n")[0]
+#         said[name] = re.findall(r"[\w.]+$", text[: text.rindex(words)])[0] + words
 #     header = Path(desk) / "launcher.c"
 #     header.write_text("#include <Python.h>\n")
 #     said["no-headers"] = run(f"cd {desk} && gcc -c launcher.c")[0].split("\n")[0]
@@ -1661,7 +1693,7 @@ if __name__ == "__main__":
 #     print(textwrap.fill(message, 86, subsequent_indent="    "))
 # ```
 
-# The next two need a GPU.
+# Two more need a GPU.
 
 # ```{python}
 # #| label: provoke-gpu
@@ -1689,18 +1721,27 @@ if __name__ == "__main__":
 # #| tbl-colwidths: "[30, 32, 38]"
 # #| echo: false
 # PLAIN = {  # how a pattern with alternatives reads
-#     "cpu-tensor": "Pointer argument … cannot be accessed from Triton (cpu tensor?)",
+#     "cpu-tensor": "Pointer argument (…) cannot be accessed from Triton (cpu tensor?)",
 #     "old-driver": "driver on your system is too old",
-#     "numpy-clash": "only 0-dimensional arrays can be converted to Python scalars",
-#     "cache": "Permission denied (or another error) for a file of the cache",
+#     "numpy-clash": "only 0-dimensional arrays can be converted",
+#     "cache": "Permission denied: '~/.triton/cache'",
 #     "no-package": "No module named 'triton'",
-#     "glibcxx": "version `GLIBCXX_3.4.30' not found",
+#     "glibcxx": "GLIBCXX_3.4.30' not found",
 # }
 # rows = ["| it says | because | what to type or do |", "|---|---|---|"]
 # for known in KNOWN:
 #     text = PLAIN.get(known.name, known.message.replace("\\", ""))
-#     rows.append(f"| {text} | {known.cause} | {known.mend} |")
-# Markdown("\n".join(row.replace("*", r"\*").replace("`", r"\`") for row in rows))
+#     assert re.search(known.message, text)
+#     rows.append(f"| `{text}` | {known.cause} | {known.mend} |")
+# Markdown("\n".join(rows))
+# ```
+
+# ```{python}
+# #| label: not-provoked
+# #| echo: false
+# on_gpu = {"cpu-tensor", "out-of-memory"}
+# others = [PLAIN.get(k.name, k.message) for k in KNOWN if k.name not in {*said, *on_gpu}]
+# Markdown(f"Not provoked for this page: {', '.join(f'`{text}`' for text in others)}.")
 # ```
 
 # If a kernel gives wrong numbers without any message, the list is of no use; [Chapter 1](01-jit.qmd) says what the interpreter hides, and `trace` finds addresses out of bounds.

@@ -31,13 +31,16 @@ def begin(name: str) -> None:
     display(Markdown(f"[{evidence()}]{{.evidence}}"))
 
 
-def prepare(name: str) -> None:
-    """Install the hooks for a chapter; nothing heavy is imported or shown."""
+def prepare(name: str, capturing: bool = False) -> None:
+    """Install the hooks for a chapter; nothing heavy is imported or shown.
+
+    With ``capturing``, capture cells run and are not replayed.
+    """
     root = find_root()
     if captures.begun(root, name):
         return
     chapter = find_chapter(root, name)
-    session = captures.start(root, chapter)
+    session = captures.start(root, chapter, capturing)
     shell = _shell()
     if shell is not None:
         lines.install(chapter, root, shell)

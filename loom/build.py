@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tangle
-from tangle import Book, BookError, Problem
+from tangle import Book, BookError, Chapter, Problem
 
 if TYPE_CHECKING:
     from loom.progress import Progress
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("html", "pdf")
 OUT = "_book"
+MISSING_IS_A_FAULT = False
+"""Whether `check` fails for a capture cell that no GPU has run."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def weave(root: Path, options: Options, progress: Progress) -> Built:
     """
     built = Built(notes=tangle.tangle(root))
     book = tangle.read_book(root)
-    names = _known(book, options.names)
+    names = chapter_names(book, options.names)
     if problems := lint(book):
         raise BookError(problems)
     binary = _renderer(options.renderer)
@@ -71,7 +73,7 @@ def weave(root: Path, options: Options, progress: Progress) -> Built:
     return built
 
 
-def _known(book: Book, names: Sequence[str]) -> list[str]:
+def chapter_names(book: Book, names: Sequence[str]) -> list[str]:
     """The module names of chapters given by name or by path."""
     by_name = {c.name: c.name for c in book.chapters}
     by_name |= {c.rel: c.name for c in book.chapters}
@@ -88,8 +90,9 @@ def _known(book: Book, names: Sequence[str]) -> list[str]:
     return [by_name[name] for name in names]
 
 
-def lint(book: Book) -> list[Problem]:
-    """Everything that can be known without executing."""
+def lint(book: Book, stored: bool = True) -> list[Problem]:
+    """Everything that can be known without executing; with ``stored``, faults of
+    stored captures, too."""
     from loom import captures
     from loom import lint as lints
     from loom.parts import split
@@ -101,7 +104,7 @@ def lint(book: Book) -> list[Problem]:
             split(chapter)
         except BookError as fault:
             problems += fault.problems
-        for cell in chapter.cells:
+        for cell in chapter.cells if stored else ():
             if cell.capture:
                 path = captures.capture_path(book.root, chapter, cell.label)
                 try:
@@ -114,9 +117,11 @@ def lint(book: Book) -> list[Problem]:
 def check(root: Path) -> tuple[list[Problem], list[str]]:
     """Check without executing: the problems, and notes that are no fault.
 
-    Package against chapters, lint, cross-references, and captures: stale ones are
-    problems, missing ones are noted.
+    Package against chapters, lint, cross-references, and captures: stale ones and
+    those of no cell are problems, missing ones by `MISSING_IS_A_FAULT`.
     """
+    from loom import captures
+
     problems = tangle.check(root)
     try:
         book = tangle.read_book(root)
@@ -125,8 +130,11 @@ def check(root: Path) -> tuple[list[Problem], list[str]]:
     problems += lint(book)
     if not problems:
         problems += _references(book)
-    stale, notes = _captures(book)
-    return problems + stale, notes
+    stale, missing = _captures(book)
+    problems += [*stale, *captures.strays(book)]
+    if MISSING_IS_A_FAULT:
+        return problems + missing, []
+    return problems, [str(problem) for problem in missing]
 
 
 def _references(book: Book) -> list[Problem]:
@@ -147,33 +155,33 @@ def _references(book: Book) -> list[Problem]:
     return []
 
 
-def _captures(book: Book) -> tuple[list[Problem], list[str]]:
-    """Stale captures as problems; cells that no GPU has run as notes."""
+def _captures(book: Book) -> tuple[list[Problem], list[Problem]]:
+    """Stale captures, and cells that no GPU has run."""
     from loom import captures, keys
 
     sources = keys.Sources(book.root)
     stale, missing = [], []
     for chapter in book.chapters:
-        for cell in chapter.cells:
-            if not cell.capture:
-                continue
+        for cell in captures.capture_cells(chapter):
             path = captures.capture_path(book.root, chapter, cell.label)
-            place = f"{chapter.rel}:{cell.first}"
             try:
                 found = captures.load(path, book.root)
             except BookError:  # the lint has named it
                 continue
             if found is None:
-                missing.append(f"{place}: '{cell.label}' is not yet run on a GPU")
+                what = f"'{cell.label}' is not yet run on a GPU; {_again(chapter)}"
+                missing.append(Problem(chapter.rel, cell.first, what))
                 continue
             changed = keys.stale_parts(sources, chapter, cell, found.key, found.parts)
             if changed:
-                what = (
-                    f"the capture '{cell.label}' is stale; changed: "
-                    f"{', '.join(changed)}; run `python weave.py --capture` on a GPU"
-                )
+                what = f"the capture '{cell.label}' is stale; changed: "
+                what += f"{', '.join(changed)}; {_again(chapter)}"
                 stale.append(Problem(chapter.rel, cell.first, what))
     return stale, missing
+
+
+def _again(chapter: Chapter) -> str:
+    return f"run `python weave.py --capture --chapter {chapter.name}` on a GPU"
 
 
 def _renderer(wish: str) -> str | None:

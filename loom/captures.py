@@ -10,20 +10,24 @@ Later cells read the kept values with `captured`.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from loom.lines import body, label_of
-from tangle import BookError, Cell, Chapter, Problem
+from tangle import Book, BookError, Cell, Chapter, Problem
 
 FORMAT = 1
+PROJECT = "triton-from-first-principles"
 PROVENANCE = ("device", "driver", "cuda", "torch", "triton", "numpy", "python", "date")
+MARKS = ("$type", "$float")  # keys that stand for what JSON has not
 NOT_RUN = "(not yet run on a GPU)"
 KINDS = ("stream", "display_data", "execute_result", "error")
 MEDIA = frozenset("image/png image/svg+xml text/markdown text/latex text/plain".split())
@@ -51,8 +55,24 @@ class Capture:
     @property
     def badge(self) -> str:
         said = self.provenance
-        words = f"triton {said['triton']}, torch {said['torch']}, {said['date']}"
-        return f"Captured on {said['device']} · {words}"
+        return (
+            f"Captured on {said['device']}, driver {said['driver']}, torch"
+            f" {said['torch']}, triton {said['triton']}, {said['date']}"
+        )
+
+    @property
+    def text(self) -> str:
+        """The file's text: the values, and a digest of them against later edits."""
+        data = {"format": FORMAT, "project": PROJECT, **dataclasses.asdict(self)}
+        return _json(data | {"digest": _digest(data)}) + "\n"
+
+    def says_the_same(self, other: Capture | None) -> bool:
+        """Whether nothing but the date tells two captures apart."""
+        if other is None:
+            return False
+        date = {"date": other.provenance["date"]}
+        dated = dataclasses.replace(self, provenance=self.provenance | date)
+        return dated.text == other.text
 
 
 def capture_path(root: Path, chapter: Chapter, label: str) -> Path:
@@ -71,18 +91,40 @@ def load(path: Path, root: Path) -> Capture | None:
         return None
     except (OSError, UnicodeDecodeError) as fault:
         raise BookError([Problem(rel, 1, f"cannot be read: {fault}")]) from None
+    return parse(text, rel, path.stem)
+
+
+def parse(text: str, rel: str, label: str) -> Capture:
+    """The capture in the text of the file `rel`.
+
+    Raises BookError naming everything in it that is not accepted.
+    """
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as fault:
-        what = f"not JSON ({fault.msg}); capture the cell again"
-        raise BookError([Problem(rel, fault.lineno, what)]) from None
-    wrong = list(_wrong(data, path.stem))
-    if wrong:
+    except (json.JSONDecodeError, RecursionError) as fault:
+        what = f"not JSON ({getattr(fault, 'msg', fault)}); capture the cell again"
+        raise BookError([Problem(rel, getattr(fault, "lineno", 1), what)]) from None
+    if wrong := list(_wrong(data, label)) or list(_forged(data)):
         raise BookError(
             [Problem(rel, 1, f"{w}; capture the cell again") for w in wrong]
         )
     names = [f.name for f in dataclasses.fields(Capture)]
     return Capture(**{name: data.get(name) for name in names})
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, indent=1, ensure_ascii=False, sort_keys=True)
+
+
+def _digest(data: dict[str, Any]) -> str:
+    text = _json({key: value for key, value in data.items() if key != "digest"})
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _forged(data: dict[str, Any]) -> Iterator[str]:
+    """Whether a file says something else than what was captured."""
+    if data.get("digest") != _digest(data):
+        yield "edited by hand or damaged: the content does not fit its digest"
 
 
 def _wrong(data: Any, label: str) -> Iterator[str]:
@@ -92,6 +134,8 @@ def _wrong(data: Any, label: str) -> Iterator[str]:
         return
     if data.get("format") != FORMAT:
         yield f"got format {data.get('format')!r}, not {FORMAT}"
+    if data.get("project") != PROJECT:
+        yield f"of the project {data.get('project')!r}, not {PROJECT!r}"
     if data.get("label") != label:
         yield f"got label {data.get('label')!r} in the file of {label!r}"
     for key in ("chapter", "key"):
@@ -126,18 +170,60 @@ def _wrong(data: Any, label: str) -> Iterator[str]:
 def store(capture: Capture, root: Path, chapter: Chapter) -> Path:
     """Write a capture atomically; the file's path."""
     path = capture_path(root, chapter, capture.label)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = {"format": FORMAT, **dataclasses.asdict(capture)}
-    text = json.dumps(data, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    handle, spare = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(spare, 0o644)
-        os.replace(spare, path)
-    finally:
-        Path(spare).unlink(missing_ok=True)
+    write({path: capture.text.encode("utf-8", "surrogatepass")})
     return path
+
+
+def write(files: Mapping[Path, bytes]) -> None:
+    """Write files; each is the old or the new one, and all are new at the end."""
+    spares: dict[Path, str] = {}
+    try:
+        for path, data in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, spare = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+            spares[path] = spare
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.chmod(spare, 0o644)
+        for path, spare in spares.items():
+            os.replace(spare, path)
+    finally:
+        for spare in spares.values():
+            Path(spare).unlink(missing_ok=True)
+
+
+def capture_cells(chapter: Chapter) -> list[Cell]:
+    """The capture cells of a chapter that are evaluated."""
+    runs = [cell for cell in chapter.cells if cell.options.get("eval") != "false"]
+    return [cell for cell in runs if cell.capture]
+
+
+def strays(book: Book) -> list[Problem]:
+    """Files in ``captures/`` that belong to no capture cell of this book."""
+    wanted = {
+        capture_path(book.root, chapter, cell.label)
+        for chapter in book.chapters
+        for cell in chapter.cells
+        if cell.capture
+    }
+    modules = {chapter.name for chapter in book.chapters}
+    foreign: set[str] = set()
+    found = []
+    for path in sorted((book.root / "captures").rglob("*")):
+        rel = path.relative_to(book.root).as_posix()
+        folder = rel.split("/")[1]
+        if path.is_dir() or path in wanted or path.name.startswith(".git"):
+            continue
+        if "/" in rel[len("captures/") :] and folder not in modules:
+            what = "no chapter of this book has this module; a capture of another"
+            if folder not in foreign:
+                what += " project or of a chapter renamed since: remove or rename it"
+                found.append(Problem(f"captures/{folder}", 1, what))
+            foreign.add(folder)
+        else:
+            what = "no capture cell has this label; remove the file, or name the cell"
+            found.append(Problem(rel, 1, f"{what} as it was"))
+    return found
 
 
 # ----------------------------------------------------------------- in a running kernel
@@ -149,7 +235,9 @@ class Session:
 
     root: Path
     chapter: Chapter
+    capturing: bool = False  # capture cells run, and `captured` reads this run
     kept: dict[str, Any] = field(default_factory=dict)
+    fresh: dict[str, Any] = field(default_factory=dict)  # kept in this run, by label
 
     def capture_cell(self, source: str) -> Cell | None:
         """The capture cell with this source, if it is one."""
@@ -164,10 +252,12 @@ class Session:
 _session: Session | None = None
 
 
-def start(root: Path, chapter: Chapter) -> Session:
-    """Make `chapter` the one whose captures are read."""
+def start(root: Path, chapter: Chapter, capturing: bool = False) -> Session:
+    """Make `chapter` the one whose captures are read, or made; a run that makes
+    captures stays one."""
     global _session
-    _session = Session(root, chapter)
+    capturing = capturing or (_session is not None and _session.capturing)
+    _session = Session(root, chapter, capturing)
     return _session
 
 
@@ -184,7 +274,7 @@ def install(session: Session, shell: Any) -> None:
 
     def swap(lines: list[str]) -> list[str]:
         cell = session.capture_cell("".join(lines))
-        if cell is None:
+        if cell is None or session.capturing:
             return lines
         return [f"__import__('loom').captures.replay({cell.label!r})\n"]
 
@@ -282,12 +372,44 @@ def captured(label: str) -> Any:
     For a cell that was never captured, a `Missing` object: it is false, empty, and
     prints as "(not yet run on a GPU)", whatever is asked of it.
     """
+    if running().capturing:
+        return _captured_now(label)
     capture = read(label)
     return Missing() if capture is None else decode(capture.kept)
 
 
+def _captured_now(label: str) -> Any:
+    """The value that a capture cell has kept in this very run."""
+    session = running()
+    if label not in session.fresh:
+        known = ", ".join(session.fresh) or "none"
+        raise ValueError(
+            f"captured({label!r}): no capture cell above has this label; there are:"
+            f" {known}"
+        )
+    return decode(session.fresh[label])
+
+
+def interpreted() -> str:
+    """Whether kernels run in Triton's interpreter here, as JSON text."""
+    from loom.begin import interpreted as asked
+
+    return json.dumps(asked())
+
+
+def hand_over(label: str) -> str:
+    """What the capture cell that just ran has kept, as JSON text."""
+    session = running()
+    kept = session.kept.pop("value", None)
+    text = json.dumps({"kept": kept})
+    session.fresh[label] = json.loads(text)["kept"]
+    return text
+
+
 def encode(value: Any) -> Any:
     """A value as JSON data; raises TypeError naming what cannot be stored."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": str(float(value))}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if hasattr(value, "to_kept"):
@@ -295,7 +417,7 @@ def encode(value: Any) -> Any:
         name = f"{kind.__module__}:{kind.__qualname__}"
         return {"$type": name, "data": encode(value.to_kept())}
     if isinstance(value, dict):
-        strange = [k for k in value if not isinstance(k, str) or k == "$type"]
+        strange = [k for k in value if not isinstance(k, str) or k in MARKS]
         if strange:
             raise TypeError(f"keep: got the key {strange[0]!r}; keys are strings")
         return {k: encode(v) for k, v in value.items()}
@@ -315,6 +437,8 @@ def decode(data: Any) -> Any:
         return [decode(item) for item in data]
     if not isinstance(data, dict):
         return data
+    if "$float" in data:
+        return float(data["$float"])
     if "$type" not in data:
         return {key: decode(item) for key, item in data.items()}
     module, _, name = str(data["$type"]).partition(":")

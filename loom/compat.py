@@ -119,14 +119,16 @@ def test_files(root: Path = ROOT) -> list[str]:
     return [name for name in named if (root / name).is_file()]
 
 
-def code_of(root: Path = ROOT) -> str:
-    """A digest of the code that every test file uses."""
+def key_of(name: str, versions: dict[str, str], root: Path = ROOT) -> str:
+    """A digest of a test file, the code that it reaches, and versions."""
     sources = Sources(root)
-    paths = [*root.glob("loom/*.py"), *root.glob("generated/*.py")]
-    paths += [root / "conftest.py", root / "tests/loom/conftest.py"]
-    names = sorted(path.relative_to(root).as_posix() for path in paths)
-    files = [file for file in map(sources.file, names) if file]
-    return digest(*((file.rel, code_digest(file.code)) for file in files))
+    reached = sorted(sources.closure({name, "conftest.py"}))
+    files = [file for file in map(sources.file, reached) if file]
+    code = [
+        (file.rel, code_digest(file.code) if file.rel.endswith(".py") else file.text)
+        for file in files
+    ]
+    return digest(*code, *sorted(versions.items()))
 
 
 def run_file(python: Path, name: str, key: str, root: Path = ROOT) -> Result:
@@ -152,11 +154,7 @@ def run_file(python: Path, name: str, key: str, root: Path = ROOT) -> Result:
 def check(environment: Environment, files: Sequence[str], jobs: int) -> bool:
     """Run what has not passed before, say how it went, and return if all passed."""
     start = time.perf_counter()
-    common = [code_of(), *sorted(environment.versions.items())]
-    keys = {
-        name: digest(name, code_digest((ROOT / name).read_text("utf-8")), *common)
-        for name in files
-    }
+    keys = {name: key_of(name, environment.versions) for name in files}
     before = environment.passed()
     results = {n: r for n, r in before.items() if keys.get(n) == r.digest}
     again = len(results)

@@ -249,7 +249,7 @@ class Run:
         kernel = None
         try:
             kernel = Kernel(self.root, self.halt.is_set)
-            prepare = f"from loom.begin import prepare; prepare({self.chapter.name!r})"
+            prepare = f"from loom.begin import prepare; prepare({self._prepared()})"
             self._must(kernel.run(prepare, START_SECONDS, silent=True), 1, "start")
             for part in self.parts.parts:
                 if isinstance(part, Text):
@@ -270,6 +270,10 @@ class Run:
             if kernel is not None:
                 kernel.stop()
         return results
+
+    def _prepared(self) -> str:
+        """The arguments of `loom.begin.prepare`."""
+        return repr(self.chapter.name)
 
     def _failure(self, line: int, message: str, traceback: str = "") -> ChapterFailed:
         lines = self.chapter.text.split("\n")

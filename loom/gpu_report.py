@@ -228,21 +228,24 @@ def markdown(report: dict[str, Any]) -> str:
         "|:--|--:|--:|--:|--:|",
     ]
     for found in report["files"]:
-        rows.append(_row(found["file"], found))
+        rows.append(_row(f"`{found['file']}`", found))
     total: dict[str, Any] = {
         key: sum(found[key] for found in report["files"])
         for key in (*COUNTED, "seconds")
     }
-    rows.append(_row("all", total))
+    rows.append(_row("all of them", total))
     versions = ", ".join(f"{name} {v}" for name, v in report["versions"].items())
-    head = f"On {report['device'] or 'no GPU'}: {versions}, Python {report['python']}."
+    head = (
+        f"On {report['device'] or 'no GPU'} in {report['seconds']:.0f} s, several files"
+        f" at a time: {versions}, Python {report['python']}."
+    )
     parts = [head, "\n".join(rows), _tools(report["sanitizer"]), _failures(report)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _row(name: str, found: dict[str, Any]) -> str:
     counts = " | ".join(str(found[kind]) for kind in COUNTED)
-    return f"| `{name}` | {counts} | {found['seconds']:.1f} |"
+    return f"| {name} | {counts} | {found['seconds']:.1f} |"
 
 
 def _tools(found: dict[str, Any]) -> str:

@@ -15,10 +15,10 @@ from __future__ import annotations
 import ast
 import ctypes
 import hashlib
+import itertools
 import json
 import os
 import re
-import symtable
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -26,6 +26,7 @@ from functools import cached_property, lru_cache
 from importlib import metadata
 from pathlib import Path
 
+from loom import scopes
 from loom.parts import Code, Parts, Text
 from tangle import Cell, Chapter
 
@@ -55,7 +56,8 @@ def digest(*parts: object) -> str:
 def canonical(node: ast.AST | object) -> str:
     """A syntax tree as a text that is the same on every Python version.
 
-    Skipped: positions, docstrings, empty fields, ``kind`` and ``type_comment``.
+    Skipped: positions, docstrings, ``kind``, ``type_comment`` and empty fields; a
+    field that a later Python adds is empty where older code does not use it.
     """
     if isinstance(node, ast.JoinedStr):
         return f"JoinedStr({','.join(_joined(node.values))})"
@@ -69,7 +71,7 @@ def canonical(node: ast.AST | object) -> str:
                 continue
             if name == "body" and isinstance(value, list):
                 value = _without_docstring(node, value)
-            if value is None or value == []:
+            if value is None or value == [] or (type(value) is int and not value):
                 continue
             fields.append(f"{name}={canonical(value)}")
         return f"{type(node).__name__}({','.join(sorted(fields))})"
@@ -127,7 +129,11 @@ def parse(code: str) -> tuple[ast.Module, str]:
 
 def code_digest(code: str) -> str:
     """The digest of code by its syntax tree alone."""
-    tree, rest = parse(code)
+    return tree_digest(*parse(code))
+
+
+def tree_digest(tree: ast.Module, rest: str = "") -> str:
+    """The digest of a tree and of the magic lines that stood beside it."""
     return digest(canonical(tree), rest)
 
 
@@ -137,22 +143,14 @@ def code_digest(code: str) -> str:
 @lru_cache(maxsize=4096)
 def names(code: str) -> tuple[frozenset[str], frozenset[str]]:
     """The global names that a cell binds, and those that it reads."""
-    tree, _ = parse(code)
-    table = symtable.symtable(ast.unparse(tree), "cell", "exec")
-    bound = {s.get_name() for s in table.get_symbols() if s.is_assigned()}
-    bound |= {s.get_name() for s in table.get_symbols() if s.is_imported()}
-    bound |= {s.get_name() for s in table.get_symbols() if s.is_namespace()}
-    reads = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
-    stack = list(table.get_children())
-    while stack:
-        inner = stack.pop()
-        stack += inner.get_children()
-        for symbol in inner.get_symbols():
-            if symbol.is_global() and symbol.is_referenced():
-                reads.add(symbol.get_name())
-            if symbol.is_declared_global() and symbol.is_assigned():
-                bound.add(symbol.get_name())
-    return frozenset(bound), frozenset(reads)
+    found = scopes.of(parse(code)[0].body)
+    return found.bound, found.reads | found.late
+
+
+@lru_cache(maxsize=4096)
+def statements(code: str) -> tuple[tuple[ast.stmt, scopes.Names], ...]:
+    """The statements of a cell, each with its names."""
+    return tuple((node, scopes.of([node])) for node in parse(code)[0].body)
 
 
 # -------------------------------------------------------------------- following imports
@@ -221,9 +219,10 @@ class Sources:
     def package(self, name: str) -> set[str]:
         """Every file of a package."""
         stem = name.replace(".", "/")
+        homes = (base for base in self.bases if (base / stem).is_dir())
         return {
             path.relative_to(base).as_posix()
-            for base in self.bases
+            for base in itertools.islice(homes, 1)
             for path in (base / stem).rglob("*.py")
             if "__pycache__" not in path.parts
         }
@@ -572,16 +571,16 @@ def gpu_name() -> str | None:
 def capture_key(sources: Sources, chapter: Chapter, cell: Cell) -> Key:
     """The key of one capture: code only.
 
-    The cell, the cells before it that define what it uses, the chapter's tangled
+    The cell, the statements before it that define what it uses, the chapter's tangled
     cells, and every ``generated``, ``benchmarks`` and timing module imported.
     """
-    used = {cell.label: cell, **_defining(chapter, cell)}
-    used |= {c.label: c for c in chapter.cells if c.tangled}
+    used = _defining(chapter, cell)
+    used |= {c.label: parse(c.code) for c in chapter.cells if c.tangled}
+    used[cell.label] = parse(cell.code)
     direct: set[str] = set()
-    for one in used.values():
-        tree, rest = parse(one.code)
+    for tree, rest in used.values():
         direct |= sources.direct(tree, "", rest)
-    found = {f"cell {label}": code_digest(one.code) for label, one in used.items()}
+    found = {f"cell {label}": tree_digest(*one) for label, one in used.items()}
     own = chapter.module
     for rel in sorted(sources.closure(direct)):
         timed = rel.startswith(("generated/", "benchmarks/", "loom/bench"))
@@ -593,19 +592,40 @@ def capture_key(sources: Sources, chapter: Chapter, cell: Cell) -> Key:
     return Key(found)
 
 
-def _defining(chapter: Chapter, cell: Cell) -> dict[str, Cell]:
-    """The cells before `cell` that bind names it uses, directly or through others."""
+def _defining(chapter: Chapter, cell: Cell) -> dict[str, tuple[ast.Module, str]]:
+    """What the cells before `cell` hold of what it uses, directly or through others:
+    the statements that bind or change a name of it.
+
+    Where a statement surely binds a name, what the name was before does not count.
+    A name that a function reads counts with the value it has when `cell` runs, too.
+    """
     before = [c for c in chapter.cells if c.first < cell.first]
-    found: dict[str, Cell] = {}
-    wanted = set(names(cell.code)[1])
-    for candidate in reversed(before):
-        if candidate.options.get("eval") == "false":
+    before = [c for c in before if c.options.get("eval") != "false"]
+    lines = [(c, node, said) for c in before for node, said in statements(c.code)]
+    end = len(lines)
+    own = scopes.of(parse(cell.code)[0].body)
+    todo = [(name, end) for name in own.reads | own.late | own.changed - own.surely]
+    seen: set[tuple[str, int]] = set()
+    found: set[int] = set()
+    while todo:
+        name, start = todo.pop()
+        if (name, start) in seen:
             continue
-        bound, reads = names(candidate.code)
-        if bound & wanted:
-            found[candidate.label] = candidate
-            wanted |= reads
-    return found
+        seen.add((name, start))
+        for i in reversed(range(start)):
+            said = lines[i][2]
+            if name in said.bound or name in said.changed:
+                found.add(i)
+                todo += [(used, i) for used in said.reads | said.late | said.changed]
+                todo += [(used, end) for used in said.late]
+            if name in said.surely:
+                break
+    used: dict[str, tuple[ast.Module, str]] = {}
+    for i in sorted(found):
+        one, node, _ = lines[i]
+        used.setdefault(one.label, (ast.Module([], []), parse(one.code)[1]))
+        used[one.label][0].body.append(node)
+    return used
 
 
 def stale_parts(

@@ -217,7 +217,9 @@ def tidy(text: str, root: Path) -> str:
 def _prefixes(root: Path) -> list[tuple[str, str]]:
     paths = [sysconfig.get_path(key) for key in ("purelib", "platlib", "stdlib")]
     home = str(Path(__file__).resolve().parent.parent)
-    found = {path + os.sep: "" for path in [str(root), home, *paths] if path}
+    paths += [path for path in sys.path if path.count(os.sep) > 1]  # PYTHONPATH
+    paths = [path.rstrip(os.sep) for path in [str(root), home, *paths] if path]
+    found = {path + os.sep: "" for path in paths}
     found |= {os.path.realpath(path) + os.sep: "" for path in found}
     user = os.path.expanduser("~")
     if len(user) > 1:  # IPython has written the user's folder as ~ already

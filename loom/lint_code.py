@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import tangle
+from loom import scopes
+from loom.parts import Inline, find_inlines
 
 PACKAGES = frozenset({"numpy", "torch", "triton"})
 IMPURE = frozenset("print display input open exec eval breakpoint exit quit".split())
@@ -15,7 +17,6 @@ TORCH_PURE = frozenset(
     "finfo iinfo device dtype Size library amp autograd compiler is_tensor".split()
 )
 REGISTERS = re.compile(r"^_?(register\w*|define|impl|add_safe_globals|setdefault)$")
-INLINE = re.compile(r"`\{python\} ?([^`]+)`")
 
 
 def imports(chapters: tuple[tangle.Chapter, ...]) -> Iterator[tangle.Problem]:
@@ -169,123 +170,78 @@ def _is_main(node: ast.stmt) -> bool:
 
 
 def replayed_names(chapter: tangle.Chapter) -> Iterator[tangle.Problem]:
-    """A capture cell that is replayed binds nothing: its names are not read later."""
+    """A capture cell that is replayed binds and changes nothing: what it would have
+    bound or changed is not read later."""
     if not any(cell.capture for cell in chapter.cells):
         return
     bound: set[str] = set()
-    lost: dict[str, tangle.Cell] = {}
-    inline = _inline_reads(chapter)
+    modules: set[str] = set()  # `torch.backends.x = …` changes no value of ours
+    lost: dict[str, tuple[tangle.Cell, str]] = {}
+    inline = _inlines(chapter)
     for cell in chapter.cells:
-        while inline and inline[0][0] < cell.first:
-            line, names = inline.pop(0)
-            yield from _lost(chapter, line, names, lost)
+        while inline and inline[0].line < cell.first:
+            yield from _read_inline(chapter, inline.pop(0), lost)
+        if cell.options.get("eval") == "false":
+            continue
         try:
             body = _tree(cell).body
         except SyntaxError:
             continue
+        every = scopes.of(body)
+        modules |= every.imported
+        if cell.capture:
+            again = every.imported & bound
+            changed = every.changed - modules - every.bound
+            lost |= dict.fromkeys(changed, (cell, "changed"))
+            lost |= dict.fromkeys(every.bound - again, (cell, "bound"))
+            continue
         for node in body:
-            if not cell.capture:
-                yield from _lost(chapter, node.lineno, _reads(node), lost)
-            new = _binds(node)
-            if not cell.capture:
-                bound |= new
-                for name in new:
-                    lost.pop(name, None)
-            elif isinstance(node, ast.Import | ast.ImportFrom):
-                lost.update(dict.fromkeys(new - bound, cell))
-            else:
-                lost.update(dict.fromkeys(new, cell))
-    for line, names in inline:
-        yield from _lost(chapter, line, names, lost)
+            one = scopes.of([node])
+            reads = one.reads | one.late - every.bound
+            yield from _lost(chapter, node.lineno, reads, lost)
+            for name in one.bound:
+                lost.pop(name, None)
+        bound |= every.bound
+    for expression in inline:
+        yield from _read_inline(chapter, expression, lost)
 
 
 def _lost(
-    chapter: tangle.Chapter, line: int, names: set[str], lost: dict[str, tangle.Cell]
+    chapter: tangle.Chapter,
+    line: int,
+    names: Iterable[str],
+    lost: dict[str, tuple[tangle.Cell, str]],
 ) -> Iterator[tangle.Problem]:
-    for name in sorted(names & lost.keys()):
-        cell = lost[name]
+    for name in sorted(lost.keys() & set(names)):
+        cell, how = lost[name]
+        nothing = "binds" if how == "bound" else "changes"
         yield tangle.Problem(
             chapter.rel,
             line,
-            f"'{name}' is bound in the capture cell '{cell.label}' (line {cell.first}),"
-            f' which binds nothing when replayed; read captured("{cell.label}")',
+            f"'{name}' is {how} in the capture cell '{cell.label}' (line {cell.first}),"
+            f" which {nothing} nothing when replayed; read"
+            f' captured("{cell.label}")',
         )
 
 
-def _inline_reads(chapter: tangle.Chapter) -> list[tuple[int, set[str]]]:
-    """Names that the inline expressions in prose read, by line."""
-    inside = {n for c in chapter.cells for n in range(c.first, c.last + 1)}
-    found = []
-    for n, line in enumerate(chapter.text.split("\n"), 1):
-        if "{python}" in line and n not in inside:
-            for match in INLINE.finditer(line):
-                try:
-                    found.append((n, _reads(ast.parse(match[1].strip(), mode="eval"))))
-                except SyntaxError:
-                    continue
-    return found
+def _inlines(chapter: tangle.Chapter) -> list[Inline]:
+    """The inline expressions in prose, by line."""
+    lines = chapter.text.split("\n")
+    for cell in chapter.cells:
+        lines[cell.first - 1 : cell.last] = [""] * (cell.last - cell.first + 1)
+    return find_inlines("\n".join(lines))
 
 
-def _reads(node: ast.AST) -> set[str]:
-    """Names that a statement reads from outside: no parameters, no own locals."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        return _function_reads(node)
-    if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-        own = {n for g in node.generators for n in _names(g.target, ast.Store)}
-        return _children_read(node) - own
-    if isinstance(node, ast.Name):
-        return {node.id} if isinstance(node.ctx, ast.Load) else set()
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-        return _reads(node.value) | {node.target.id}
-    return _children_read(node)
-
-
-def _children_read(node: ast.AST) -> set[str]:
-    return {n for child in ast.iter_child_nodes(node) for n in _reads(child)}
-
-
-def _function_reads(
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
-) -> set[str]:
-    body = node.body if isinstance(node.body, list) else [node.body]
-    arguments = node.args
-    given = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    given += [a for a in (arguments.vararg, arguments.kwarg) if a]
-    own = {argument.arg for argument in given}
-    for child in body:
-        own |= _binds(child)
-    reads = {n for child in body for n in _reads(child)} - own
-    outside = [*arguments.defaults, *(d for d in arguments.kw_defaults if d)]
-    outside += getattr(node, "decorator_list", [])
-    return reads | {n for child in outside for n in _reads(child)}
-
-
-def _binds(node: ast.AST) -> set[str]:
-    """Names that a statement binds in the scope it stands in."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return {node.name}
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return {(a.asname or a.name).partition(".")[0] for a in node.names}
-    if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp):
-        return set()
-    if isinstance(node, ast.GeneratorExp):
-        return set()
-    own = {node.id} if isinstance(node, ast.Name) and _stores(node) else set()
-    if isinstance(node, ast.ExceptHandler) and node.name:
-        own.add(node.name)
-    return own | {n for child in ast.iter_child_nodes(node) for n in _binds(child)}
-
-
-def _stores(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Store)
-
-
-def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
-    return {
-        n.id
-        for n in ast.walk(node)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, context)
-    }
+def _read_inline(
+    chapter: tangle.Chapter,
+    inline: Inline,
+    lost: dict[str, tuple[tangle.Cell, str]],
+) -> Iterator[tangle.Problem]:
+    try:
+        names = scopes.of_expression(ast.parse(inline.code, mode="eval"))
+    except SyntaxError:
+        return
+    yield from _lost(chapter, inline.line, names.reads | names.late, lost)
 
 
 def _tree(cell: tangle.Cell) -> ast.Module:

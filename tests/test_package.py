@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WORKSHOP = (
     "loom tangle weave nbformat nbclient jupytext jupyter_client jupyter_core"
     " ipykernel IPython pypandoc typst yaml matplotlib rich pytest hypothesis"
-    " pypdf mypy ruff build hatchling"
+    " pypdf mypy ruff build hatchling playwright axe_playwright_python"
 ).split()
 
 PRELUDE = f"""

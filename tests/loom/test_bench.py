@@ -143,6 +143,31 @@ def test_contestants_take_turns_so_that_a_drifting_clock_favors_none():
     assert set(warmed) == set("abc") and all(20 < n <= 100 for n in warmed.values())
 
 
+def test_the_cache_is_flushed_before_each_call_and_the_call_timed_alone(monkeypatch):
+    log = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            log.append("record")
+
+        def elapsed_time(self, end):
+            return 2.0
+
+    class Flush:
+        def zero_(self):
+            log.append("flush")
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: log.append("wait"))
+    gpu = Gpu()
+    gpu._flush = Flush()
+    assert gpu.times(lambda: log.append("call"), 2) == [2e-3, 2e-3]
+    assert log == ["wait", *["flush", "record", "call", "record"] * 2, "wait"]
+
+
 def test_functions_without_sizes_and_shapes_as_sizes():
     x = noise(64)
     result = compare({"double": lambda: double(x)}, gpu=Pretend(), bytes=512)

@@ -324,8 +324,47 @@ def test_functions_called_and_regions_of_reductions():
     (found,) = narrow_products(text)
     assert found.startswith("h.py:7: a 32-bit product of a program id reaches")
     assert narrow_products(text.replace("addptr %p, %3", "addptr %p, %n")) == []
-    assert narrow_products(text.replace("arith.muli", "arith.addi")) == []
+    sums = text.replace("arith.muli", "arith.addi")
+    assert narrow_products(sums) == []
+    (found,) = narrow_products(sums.replace("%s = arith.addi", "%s = arith.muli"))
+    assert found.startswith("k.py:3: a 32-bit product of a program id reaches")
     assert widened_floats(text) == []
+
+
+def test_a_product_that_only_divides_is_no_fault():
+    text = textwrap.dedent("""\
+        module {
+          tt.func public @k(%p: !tt.ptr<f32> loc("p"(#loc)), %n: i32 loc("n"(#loc))) {
+            %c4 = arith.constant 4 : i32 loc(#loc1)
+            %0 = tt.get_program_id x : i32 loc(#loc1)
+            %1 = arith.muli %n, %c4 : i32 loc(#loc1)
+            %2 = arith.remsi %0, %1 : i32 loc(#loc1)
+            %3 = tt.addptr %p, %2 : !tt.ptr<f32>, i32 loc(#loc1)
+            tt.return loc(#loc1)
+          } loc(#loc)
+        } loc(#loc)
+        """)
+    assert narrow_products(text) == []
+    assert len(narrow_products(text.replace("remsi %0, %1", "remsi %1, %0"))) == 1
+
+
+def test_what_a_loop_begins_with_is_what_a_loop_of_no_turns_gives():
+    text = textwrap.dedent("""\
+        module {
+          tt.func public @k(%p: !tt.ptr<f32> loc("p"(#loc)), %n: i32 loc("n"(#loc))) {
+            %c4 = arith.constant 4 : i32 loc(#loc1)
+            %0 = tt.get_program_id x : i32 loc(#loc1)
+            %1 = arith.muli %0, %c4 : i32 loc(#loc1)
+            %2 = scf.for %i = %c4 to %n step %c4 iter_args(%a = %1) -> (i32)  : i32 {
+              scf.yield %c4 : i32 loc(#loc1)
+            } loc(#loc1)
+            %3 = tt.addptr %p, %2 : !tt.ptr<f32>, i32 loc(#loc1)
+            tt.return loc(#loc1)
+          } loc(#loc)
+        } loc(#loc)
+        """)
+    assert len(narrow_products(text)) == 1
+    assert narrow_products(text.replace("%a = %1", "%a = %0")) == []
 
 
 # ---------------------------------------------------------------------- configurations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jupytext
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import tangle
 from tests.loom import chapters
@@ -22,7 +22,8 @@ def jupytext_cells(text: str) -> list[str]:
     return [
         cell.source
         for cell in notebook.cells
-        if cell.cell_type == "code" and cell.metadata.get("language", "python") == "python"
+        if cell.cell_type == "code"
+        and cell.metadata.get("language", "python") == "python"
     ]
 
 
@@ -54,13 +55,15 @@ def test_readers_agree_on_the_book(path: Path) -> None:
     same_cells(chapter.text, list(chapter.cells))
     lines = chapter.text.split("\n")
     for found in chapter.cells:
-        assert lines[found.first - 1] == "```{python}" and lines[found.last - 1] == "```"
+        assert (
+            lines[found.first - 1] == "```{python}" and lines[found.last - 1] == "```"
+        )
         assert list(found.lines) == lines[found.first : found.last - 1]
         code = found.code.split("\n")
         assert code == lines[found.code_line - 1 : found.last - 1] or not found.code
 
 
-@settings(many, max_examples=400)
+@many
 @given(chapters.texts())
 def test_readers_agree_on_generated_chapters(text: str) -> None:
     scan = sound(text)

@@ -213,6 +213,7 @@ def test_a_fault_is_named_with_its_line_and_its_mend(
     f"{'x' * 100_000}\n{A}",
     f"a\x0cb\x0bc\x1cd\x1de\x1ef\x85g\u2028h\u2029i\n{A}",
     f"    indented\n\n    code\n\n{A}",
+    cell("s = '\\'\"\"\"'"),
     cell("x = '\\\\'", 's = """', "'''", '"""', "t = 'it''s'"),
 ])  # fmt: skip
 def test_what_is_accepted(text: str) -> None:
@@ -231,6 +232,13 @@ def test_separators_do_not_cut_lines() -> None:
 def test_all_faults_of_a_chapter_in_one_run() -> None:
     text = "a \n<<<<<<< b\n  ```{python}\n  ```\n" + options("#| eco: 1") + "c\rd"
     assert [p.line for p in faults(text)] == [1, 2, 3, 5, 6, 9, 9]
+
+
+def test_a_fence_that_is_open_does_not_hide_the_faults_below() -> None:
+    for opening in ("```python\n", "```{python}\n#| label: b\n", "``` {python}\n"):
+        lines = [p.line for p in faults(opening + "x\n" + options("#| eco: 1"))]
+        n = opening.count("\n") + 2
+        assert lines[-3:] == [n, n, n + 1] or lines == [1, n, n + 1], lines
 
 
 def test_all_faults_of_all_chapters_in_one_run_in_page_order(tmp_path: Path) -> None:
