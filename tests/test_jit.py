@@ -75,6 +75,7 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 # --- numbers --------------------------------------------------------------------------
 
 
+@pytest.mark.sanitize
 def test_smoke_value(device):
     x, y, z = (torch.tensor(v, device=device) for v in (3.0, 4.0, 3.0))
     assert fused_multiply_add(x, y, z).item() == 15.0
@@ -161,6 +162,7 @@ def test_any_two_layouts_agree(x_layout, y_layout, device):
     assert torch.equal(fused_multiply_add(x_view, y_view, z), expected)
 
 
+@pytest.mark.sanitize
 @pytest.mark.parametrize("rank", range(6))
 def test_ranks_and_expanded_dimensions(rank, device):
     shape = (2, 3, 1, 4, 2)[:rank]
@@ -175,6 +177,7 @@ def test_ranks_and_expanded_dimensions(rank, device):
     assert torch.equal(vector_add(x, scalar.expand(shape)), x + 2.5)
 
 
+@pytest.mark.sanitize
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (1,), (1, 1, 1), (7, 1), (1, 7)])
 def test_empty_and_single(shape, device):
     x, y = (sample(shape, torch.float32, device, seed) for seed in range(2))
@@ -200,6 +203,7 @@ def test_inputs_are_not_written(device):
     assert torch.equal(x, before[0]) and torch.equal(y, before[1])
 
 
+@pytest.mark.sanitize
 @pytest.mark.parametrize("n", [1, 4, 11, 1023])
 def test_nothing_is_written_past_the_end(n, device):
     """`add_kernel` and the shipped kernel, on a buffer with a guard."""

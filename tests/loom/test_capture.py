@@ -259,7 +259,7 @@ def test_replayed_in_the_book(done):
     assert "It was 2.0 times." in prose
 
 
-# ------------------------------------------------------------------------- what is stale
+# ------------------------------------------------------------------------ what is stale
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_a_stale_capture_says_so_where_it_is_replayed(copy):
     assert words.endswith("{.badge .badge-stale}")
 
 
-# ----------------------------------------------------------------------- damaged captures
+# --------------------------------------------------------------------- damaged captures
 
 
 def tampered(data):
@@ -383,7 +383,7 @@ def test_captures_of_no_cell_are_named(copy):
     assert "another project" in problems[2].message
 
 
-# ------------------------------------------------------------------- write on change only
+# ----------------------------------------------------------------- write on change only
 
 
 def test_recapture_writes_on_change_only(copy):
@@ -420,7 +420,7 @@ def test_files_are_written_all_or_none(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file"]
 
 
-# ------------------------------------------------------------------------ what goes wrong
+# ---------------------------------------------------------------------- what goes wrong
 
 
 def failing(name, code, option=""):
@@ -449,7 +449,7 @@ print("said before")
 
 
 def test_a_chapter_that_fails_leaves_its_captures(copy):
-    oom = "import torch\n\nraise torch.OutOfMemoryError('CUDA out of memory. Tried 9 GiB')"
+    oom = "import torch\n\nraise torch.OutOfMemoryError('CUDA out of memory. 9 GiB')"
     interpreted = "import os\n\nos.environ['TRITON_INTERPRET'] = '1'"
     interpreted += "\n```\n\n```{python}\n#| label: third\n#| capture: gpu\n1"
     cells = {
@@ -471,7 +471,7 @@ def test_a_chapter_that_fails_leaves_its_captures(copy):
     assert problems.keys() == {"memory", "dies", "interprets"}
     line = copy.line("book/10-memory.qmd", "raise torch")
     assert str(problems["memory"]) == (
-        f"book/10-memory.qmd:{line}: OutOfMemoryError: CUDA out of memory. Tried 9 GiB"
+        f"book/10-memory.qmd:{line}: OutOfMemoryError: CUDA out of memory. 9 GiB"
     )
     assert "exit code 3" in problems["dies"].message
     assert problems["dies"].line == copy.line("book/10-dies.qmd", "import os")
@@ -564,7 +564,7 @@ def test_chapters_are_checked_before_anything_runs(copy):
         run(copy.root, ["gpu"])
 
 
-# ------------------------------------------------------------------------------ transport
+# ---------------------------------------------------------------------------- transport
 
 
 def test_an_archive_brings_captures_home(copy, done, capsys):
@@ -647,7 +647,7 @@ def test_links_cut_and_other_files_are_refused(copy, done, tmp_path, capsys):
         assert words in capsys.readouterr().err
 
 
-# ------------------------------------------------------------------------ other front ends
+# --------------------------------------------------------------------- other front ends
 
 
 SHELL = """

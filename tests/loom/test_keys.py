@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from loom import keys
+from loom import keys, scopes
 from loom.parts import split
 
 SAME = [
@@ -43,10 +50,103 @@ def test_the_digest_of_code_sees(one, other):
     assert keys.code_digest(one) != keys.code_digest(other)
 
 
+# What the grammars and trees of Python 3.11 to 3.14 write down differently, if at all.
+EVERY_PYTHON = """
+from __future__ import annotations
+
+def f(x: int = 1, /, y='é', *, z: list[int], **rest) -> str:
+    'A docstring.'
+    return f'{x:>{y}} {x!r} {z = } {x:}' 'a' f'{x:%H:%M}' f'' * 2
+
+class A(B, metaclass=C):
+    'A docstring.'
+    y: int = 1
+    n: 'text'
+
+async def g(*a):
+    async with a as b, c as d:
+        return [await i async for i in b if i]
+
+@decorated
+def only_docstring(): 'text'
+
+match x:
+    case {'a': [1, *more], **rest} | None: pass
+    case A(b=1, c=-2) as whole if whole: pass
+
+try:
+    x[1:2, ..., None] = -1e400, 1j, b'\\xff', 0x1F, 1_000, '\\ud800', "it's", not True
+except* (E, F) as e:
+    raise e from None
+else:
+    del x.y, z
+
+with (a as b, c):
+    (t := lambda *, k=1: (yield k))
+    u: int
+    i += [j for j in {k: v for k, v in pairs} if j for m in j]
+"""
+
+
 def test_the_digest_is_the_same_on_every_python():
     # Written down on 3.11: a change here makes every stored capture stale.
-    code = "def f(x: int = 1, *, y='é') -> str:\n    return f'{x:>{y}} {x!r}' * 2\n"
-    assert keys.code_digest(code)[:16] == "8e410b998545483f"
+    assert keys.code_digest(EVERY_PYTHON)[:16] == "GOLDEN1"
+    found = scopes.of(ast.parse(EVERY_PYTHON).body)
+    text = repr({k: sorted(v) for k, v in vars(found).items()})
+    assert keys.digest(text)[:16] == "GOLDEN2"
+
+
+def other_pythons():
+    home = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
+    found = [*home.glob("versions/3.1[1-9].*/bin/python")]
+    on_path = (shutil.which(f"python3.{minor}") for minor in range(11, 20))
+    return [str(path) for path in [*found, *filter(None, on_path)]]
+
+
+def test_keys_agree_with_the_other_pythons_here():
+    import yaml
+
+    root = Path(keys.__file__).parents[1]
+    code = (
+        "import sys; from pathlib import Path; import tangle; from loom import keys\n"
+        "root = Path(sys.argv[1]); sources = keys.Sources(root)\n"
+        "for chapter in tangle.read_book(root).chapters:\n"
+        "    for cell in chapter.cells:\n"
+        "        print(keys.capture_key(sources, chapter, cell).parts)\n"
+    )
+    env = {"PATH": os.environ["PATH"]}
+    env["PYTHONPATH"] = f"{root}:{Path(yaml.__file__).parents[1]}"
+    said = {}
+    for python in [sys.executable, *other_pythons()]:
+        command = [python, "-c", code, str(root)]
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        said[done.stdout] = python
+    assert len(said) == 1, list(said.values())
+
+
+def test_what_a_later_python_adds_to_the_tree_does_not_count():
+    """Fields known to have come, or to be coming, after 3.11; and ``kind``,
+    ``type_comment`` and ``ctx``, which say nothing."""
+
+    def with_more(tree, **added):
+        for node in ast.walk(tree):
+            more = {k: v for k, v in added.items() if k not in node._fields}
+            kind = type(node)
+            fields = (*node._fields, *more)
+            node.__class__ = type(kind.__name__, (kind,), {"_fields": fields})
+            vars(node).update(more)
+        return tree
+
+    before = keys.canonical(ast.parse(EVERY_PYTHON))
+    added = {"type_params": [], "is_lazy": 0, "default_value": None, "type_comment": "x"}
+    assert keys.canonical(with_more(ast.parse(EVERY_PYTHON), **added)) == before
+    tree = ast.parse(EVERY_PYTHON)
+    for node in ast.walk(tree):
+        node.lineno, node.kind = 77, "u"
+        if "ctx" in node._fields:
+            node.ctx = None
+    assert keys.canonical(tree) == before
 
 
 @pytest.mark.parametrize(
@@ -266,6 +366,70 @@ def test_the_capture_key_covers_what_the_cell_uses(sources):
         "generated/__init__.py",
         "generated/other.py",
     }
+
+
+USES = """\
+# D {{#sec-d}}
+
+```{{python}}
+#| label: one
+{one}
+```
+
+```{{python}}
+#| label: two
+{two}
+```
+
+```{{python}}
+#| label: on-gpu
+#| capture: gpu
+{gpu}
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "gpu", "used"),
+    [
+        ("x = 1", "y = 2", "print(x)", "one"),
+        ("x = 1", "x = 2", "print(x)", "two"),
+        ("x = 1", "x += 2", "print(x)", "one two"),
+        ("x = 1", "if c: x = 2", "print(x)", "one two"),
+        ("x = 1", "for x in c: pass", "print(x)", "one two"),
+        ("x = 1", "try:\n    x = 2\nexcept E:\n    x = 3", "print(x)", "two"),
+        ("x = 1", "y = 2", "x = 3\nprint(x)", ""),
+        ("def f(): return n", "n = 2", "f()", "one two"),
+        ("def f(n): return n", "n = 2", "f(1)", "one"),
+        ("n = 1\ndef f(a=n): return a", "n = 2", "f()", "one"),
+        ("x = []", "x.append(1)", "print(x)", "one two"),
+        ("x = {}", "x['a'].b = 1", "print(x)", "one two"),
+        ("x = t()", "x.zero_()", "print(x)", "one two"),
+        ("x = t()", "x.sum()", "print(x)", "one"),
+        ("import torch", "torch.ones(1)", "torch", "one"),
+        ("import torch", "torch.backends.x = 1", "torch", "one two"),
+        ("x = 1", "def g(): global x; x = 2", "print(x)", "one two"),
+        ("x = 1", "class A:\n    x = 2", "print(x)", "one"),
+        ("x = 1", "[x for x in c]", "[x for x in range(2)]", ""),
+        ("x = 1", "x = 2", "[x for x in x]", "two"),
+        ("x = 1", "[(x := i) for i in c]", "print(x)", "two"),
+        ("x, z = 1, 2", "match c:\n    case [x, *_]: pass", "print(x)", "one two"),
+        ("x = 1", "with c as (x, y): pass", "print(x)", "two"),
+        ("x = 1", "import x.y", "print(x)", "two"),
+        ("x = 1", "del x", "f'{x}'", "one"),
+        ("x = 1", "y = lambda: x", "y()", "one two"),
+    ],
+)
+def test_what_a_capture_uses(sources, one, two, gpu, used):
+    parts = capture_key(sources, USES.format(one=one, two=two, gpu=gpu)).parts
+    assert parts.keys() - {"cell on-gpu"} == {f"cell {name}" for name in used.split()}
+
+
+def test_of_a_cell_only_the_statements_count_that_are_used(sources):
+    text = USES.format(one="x = 1\nplot(x)", two="y = 2", gpu="print(x)")
+    before = capture_key(sources, text)
+    assert capture_key(sources, text.replace("plot(x)", "plot(2 * x)")) == before
+    assert capture_key(sources, text.replace("x = 1", "x = 2")) != before
 
 
 @pytest.mark.parametrize(

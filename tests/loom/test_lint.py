@@ -309,6 +309,17 @@ REPLAYED = [
     ("t = f()", "y = lambda x: x + t", "y = lambda t: t"),
     ("for t in f():\n    g(t)", "[s for s in t]", "[t for t in s]"),
     ("import t", "t.a()", "captured('cap').a()"),
+    ("(t := f())", "del t", "t = 1\ndel t"),
+    ("[(t := i) for i in x]", "class A:\n    u = t", "class A:\n    t = 1\n    u = t"),
+    ("match f():\n    case [t]:\n        pass", "def g(a: t):\n    pass",
+     "with a:\n    t = 1\n    print(t)"),
+    ("def t():\n    pass", "[t for t in t]", "[t for t in range(3)]"),
+    ("class t:\n    pass", "f'{t}'", "f'{1:{2}}'"),
+    ("def g():\n    global t\n    t = 1", "async def h():\n    await t",
+     "def h():\n    t = 1\n    return lambda: t"),
+    ("try:\n    t = 1\nexcept E:\n    pass", "if x:\n    t = 1\nelse:\n    print(t)",
+     "for t in x:\n    print(t)"),
+    ("import a.b as t", "t.c = 1", "import a as t\nt.c()"),
     ("with f() as t:\n    pass", "def g(a=t):\n    pass",
      "def g(a=0):\n    t = a\n    t"),
 ]  # fmt: skip
@@ -322,6 +333,24 @@ def test_names_of_a_capture_cell_are_not_read_later(
     assert lint_page(tmp_path, text + cell(good)) == []
     found = "".join(lint_page(tmp_path, text + cell(bad)))
     assert "'t' is bound in the capture cell 'cap' (line 10)" in found
+
+
+CHANGED = [
+    ("rows.append(1)", "print(rows)"),
+    ("rows['a'] = 1", "f'{rows}'"),
+    ("rows.size += 1", "rows.size"),
+]
+
+
+@pytest.mark.parametrize(("capture", "bad"), CHANGED)
+def test_what_a_capture_cell_changes_is_not_read_later(
+    tmp_path: Path, capture: str, bad: str
+) -> None:
+    first = TITLE + SETUP + cell("rows = f()", label="first") + "\n"
+    text = first + cell(capture, "capture: gpu", label="cap") + "\n"
+    found = "".join(lint_page(tmp_path, text + cell(bad)))
+    assert "'rows' is changed in the capture cell 'cap'" in found
+    assert lint_page(tmp_path, text + cell("rows = 1\nprint(rows)")) == []
 
 
 def test_names_of_a_capture_cell_are_not_read_in_prose(tmp_path: Path) -> None:
