@@ -2,7 +2,8 @@
 #
 # Every target sets up what it needs: a virtual environment in .venv with the
 # versions of constraints.txt. Settings: PYTHON=python3.12 picks the interpreter
-# of a new .venv, JOBS=8 the test processes, TESTS=tests/test_jit.py some tests.
+# of a new .venv, JOBS=8 the test processes, TESTS=tests/test_jit.py some tests,
+# PACK=captures.tar.gz an archive of what `make capture` made.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -67,7 +68,7 @@ capture: $(READY) ## run the capture cells on this machine's GPU and keep what i
 	@command -v nvidia-smi > /dev/null || { \
 		echo "make capture: no NVIDIA driver here (nvidia-smi is not found); run" \
 			"it on a machine with a CUDA GPU and commit captures/" >&2; exit 1; }
-	@$(RUN) weave.py --capture
+	@$(RUN) weave.py --capture $(if $(PACK),--pack $(PACK))
 
 .PHONY: gate
 gate: $(READY) ## compile every kernel configuration for every GPU it is meant for

@@ -319,7 +319,8 @@ def inline_html(inlines: Iterable[Node]) -> str:
     """A heading's inlines for a list of links: no links, no footnotes."""
     out = []
     for node in inlines:
-        kind, content = node["t"], node.get("c")
+        kind: str = node["t"]
+        content: Any = node.get("c")
         if kind == "Code":
             out.append(f"<code>{escape(content[1])}</code>")
         elif kind in ("Emph", "Strong"):

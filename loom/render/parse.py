@@ -533,7 +533,8 @@ class _Reader:
             self.letters += 1
             letter = chr(ord("a") + self.letters - 1)
             if ident:
-                self.label(ident, *self.float[:2], letter)
+                kind_of_float, number = self.float[:2]
+                self.label(ident, kind_of_float, number, letter)
             parts = [*content(), _caption(caption())]
             return div(attr(ident, ["subfloat"], {"number": letter}), parts)
         if not ident:

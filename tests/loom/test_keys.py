@@ -90,17 +90,21 @@ with (a as b, c):
 
 def test_the_digest_is_the_same_on_every_python():
     # Written down on 3.11: a change here makes every stored capture stale.
-    assert keys.code_digest(EVERY_PYTHON)[:16] == "GOLDEN1"
+    assert keys.code_digest(EVERY_PYTHON)[:16] == "24ee3fa1df95b7af"
     found = scopes.of(ast.parse(EVERY_PYTHON).body)
     text = repr({k: sorted(v) for k, v in vars(found).items()})
-    assert keys.digest(text)[:16] == "GOLDEN2"
+    assert keys.digest(text)[:16] == "4d892abca24bdc43"
 
 
 def other_pythons():
     home = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
     found = [*home.glob("versions/3.1[1-9].*/bin/python")]
     on_path = (shutil.which(f"python3.{minor}") for minor in range(11, 20))
-    return [str(path) for path in [*found, *filter(None, on_path)]]
+    every = [str(path) for path in [*found, *filter(None, on_path)]]
+    tried = [
+        (one, subprocess.run([one, "-c", ""], capture_output=True)) for one in every
+    ]
+    return [one for one, done in tried if not done.returncode]
 
 
 def test_keys_agree_with_the_other_pythons_here():
@@ -131,6 +135,8 @@ def test_what_a_later_python_adds_to_the_tree_does_not_count():
 
     def with_more(tree, **added):
         for node in ast.walk(tree):
+            if not node._fields:  # operators: one object for all trees
+                continue
             more = {k: v for k, v in added.items() if k not in node._fields}
             kind = type(node)
             fields = (*node._fields, *more)
@@ -139,7 +145,12 @@ def test_what_a_later_python_adds_to_the_tree_does_not_count():
         return tree
 
     before = keys.canonical(ast.parse(EVERY_PYTHON))
-    added = {"type_params": [], "is_lazy": 0, "default_value": None, "type_comment": "x"}
+    added = {
+        "type_params": [],
+        "is_lazy": 0,
+        "default_value": None,
+        "type_comment": "x",
+    }
     assert keys.canonical(with_more(ast.parse(EVERY_PYTHON), **added)) == before
     tree = ast.parse(EVERY_PYTHON)
     for node in ast.walk(tree):

@@ -65,8 +65,11 @@ def sentences(text: str) -> list[str]:
 
 def test_no_page_is_blank(paper: Paper) -> None:
     assert len(paper.texts) > 40
-    for number, (text, runs) in enumerate(zip(paper.texts, paper.runs, strict=True)):
-        assert len(squeeze(text)) > 12, number + 1
+    first = paper.reader.page_labels.index("1")
+    assert first % 2 == 0, "the main matter begins on a right-hand page"
+    for number, runs in enumerate(paper.runs):
+        if number == first - 1 and not runs:
+            continue  # the left-hand page before it may be empty, wholly
         assert any(50 < run.y < PAGE[1] - 50 for run in runs), number + 1
 
 
