@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("html", "pdf")
 OUT = "_book"
-MISSING_IS_A_FAULT = False
+MISSING_IS_A_FAULT = True
 """Whether `check` fails for a capture cell that no GPU has run."""
 
 

@@ -260,7 +260,7 @@ class PageWriter:
                 after = blocks[index + 1 : index + 2]
                 tail = any(nodes.has_class(b, "cell-output") for b in after)
                 written.append(self._source(block["c"], place, tail))
-            elif status == "stale" and nodes.has_class(block, "cell-output"):
+            elif status == "stale" and _is_output(block):
                 self._late = True
                 written.append(f"#stale[\n{self.block(block)}\n];")
                 self._late = False
@@ -605,6 +605,12 @@ class PageWriter:
             if found == level:
                 return line
         return self._line
+
+
+def _is_output(block: Node) -> bool:
+    """Whether a block of a cell is an output, or the figure or table made of it."""
+    names = ("cell-output", "float-fig", "float-tbl")
+    return any(nodes.has_class(block, name) for name in names)
 
 
 def _heading_lines(text: str) -> list[tuple[int, int]]:

@@ -456,6 +456,9 @@ def test_a_chapter_that_fails_leaves_its_captures(copy):
         "memory": failing("memory", oom, "#| capture: gpu\n"),
         "dies": failing("dies", "import os\n\nos._exit(3)"),
         "interprets": failing("interprets", interpreted),
+        "edited": failing(
+            "edited", "open('book/10-edited.qmd', 'a').write('\\nMore.\\n')"
+        ),
         "well": failing("well", "2"),
     }
     for name, text in cells.items():
@@ -464,11 +467,11 @@ def test_a_chapter_that_fails_leaves_its_captures(copy):
     folder.mkdir()
     (folder / "first.json").write_text("earlier")
     archive = copy.root.parent / "run.tar"
-    names, said = ["memory", "dies", "interprets", "well"], Said()
+    names, said = ["memory", "dies", "interprets", "edited", "well"], Said()
     with pytest.raises(ExecutionError) as caught:
         capture.capture(copy.root, names, said, probe=lambda: DEVICE, pack=archive)
     problems = {Path(p.path).stem[3:]: p for p in caught.value.problems}
-    assert problems.keys() == {"memory", "dies", "interprets"}
+    assert problems.keys() == {"memory", "dies", "interprets", "edited"}
     line = copy.line("book/10-memory.qmd", "raise torch")
     assert str(problems["memory"]) == (
         f"book/10-memory.qmd:{line}: OutOfMemoryError: CUDA out of memory. 9 GiB"
@@ -476,6 +479,7 @@ def test_a_chapter_that_fails_leaves_its_captures(copy):
     assert "exit code 3" in problems["dies"].message
     assert problems["dies"].line == copy.line("book/10-dies.qmd", "import os")
     assert "Triton's interpreter" in problems["interprets"].message
+    assert "has changed while the chapter ran" in problems["edited"].message
     made = {p.parent.name for p in copy.root.glob("captures/*/*.json")}
     assert made == {"gpu", "memory", "well"}
     assert (folder / "first.json").read_text() == "earlier"

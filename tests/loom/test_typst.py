@@ -252,6 +252,13 @@ def test_stale_outputs_are_struck() -> None:
     assert "late: true" not in write(source % "captured")[0]
 
 
+def test_a_stale_figure_is_crossed_out() -> None:
+    source = '::: {.cell path="p" line="3" status="%s"}\n::: {.float .float-fig}\n'
+    source += "::: {.cell-output .cell-output-display}\nseen\n:::\n:::\n:::\n"
+    assert "#stale[" in write(source % "stale")[0]
+    assert "#stale[" not in write(source % "captured")[0]
+
+
 def test_table_alignments_spans_and_widths() -> None:
     table = "| a | b | c |\n|--:|:-:|---|\n| 1 | 2 | 3 |\n"
     markup, _ = write("# One\n\n" + table)
