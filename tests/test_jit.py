@@ -124,7 +124,8 @@ def test_special_values(dtype, device):
 def test_fused_once_on_a_gpu_twice_when_interpreted(device):
     xy = torch.tensor(1 + 2.0**-12, device=device)
     z = torch.tensor(-(1 + 2.0**-11), device=device)
-    expected = 0.0 if generated.interpreting() else 2.0**-24
+    rounds_twice = generated.interpreting() and triton.__version__ < "3.9"
+    expected = 0.0 if rounds_twice else 2.0**-24
     assert fused_multiply_add(xy, xy, z).item() == expected
 
 

@@ -194,7 +194,8 @@ def _page(
 aria-expanded="false" aria-label="Contents">{_MENU}</button>
 <a class="brand" href="{address("index.html")}">{escape(config.title)}</a>
 <button type="button" class="bar-button open-search" aria-haspopup="dialog" \
-aria-label="Search" aria-keyshortcuts="/ Control+K">{_GLASS}<span>Search</span><kbd>/</kbd></button>
+aria-label="Search" aria-keyshortcuts="/ Control+K">{_GLASS}<span>Search</span>\
+<kbd>/</kbd></button>
 <button type="button" class="bar-button theme" aria-label="Dark theme" \
 aria-pressed="false">{_HALF}</button>
 </header>
