@@ -553,6 +553,9 @@ def page_order(root: Path) -> tuple[list[str], list[Problem]]:
         elif not (root / rel).is_file():
             problems.append(Problem(config, n, f"{rel} does not exist; write it"))
         listed.setdefault(rel, n)
+    if not listed:
+        what = "no chapter is listed; write each as '- path.qmd' on a line of its own"
+        return [], [Problem(config, 1, what)]
     if "index.qmd" not in listed:
         what = "index.qmd, the home page, is not listed; list it first"
         problems.append(Problem(config, 1, what))

@@ -1172,7 +1172,8 @@ def store_rounded(pointers, value, mask):
 
 # A kernel does not check anything: it believes the pointer, the type and the size.
 # So everything is checked before the launch, and every refusal names the argument, says what was got and says what would be accepted.
-# Three small functions do it for this chapter and the ten that follow.
+# Four small functions do it for this chapter and the ten that follow.
+# The first asks whether there is any memory to read: inside `vmap` and `torch.func`, and as a nested, masked or fake tensor, an object of the class `Tensor` only stands for one.
 
 # ```{python}
 #| label: checks
@@ -1182,13 +1183,30 @@ INTEGER_DTYPES = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64
 ARITHMETIC_DTYPES = FLOAT_DTYPES + INTEGER_DTYPES
 
 
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has numbers at an address, and is no stand-in for others.
+
+    Stand-ins are what vmap and torch.func hand around, and nested, masked and fake
+    tensors.  Defined in Chapter 1.
+    """
+    plain = type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+    if not plain or tensor.is_nested or torch._is_functional_tensor(tensor):
+        return False
+    try:
+        tensor.data_ptr()
+    except RuntimeError:  # no storage: torch.func's wrappers
+        return False
+    return True
+
+
 def check_tensor(
     name: str, value: object, dtypes: tuple[torch.dtype, ...] = ARITHMETIC_DTYPES
 ) -> None:
     """Return if a kernel can read `value`, the argument called `name`.
 
     Raises:
-        TypeError: no tensor, another dtype than `dtypes`, or a sparse layout.
+        TypeError: no tensor, another dtype than `dtypes`, a sparse layout, or a
+            stand-in for a tensor.
         ValueError: a device whose memory kernels cannot read, or a tensor whose
             memory does not hold its values (a pending negation).
         RuntimeError: a CPU tensor in a process that can launch no kernel at all.
@@ -1204,6 +1222,13 @@ def check_tensor(
             f"{name}: got layout {value.layout}; accepted is a strided tensor,"
             f" such as {name}.to_dense()"
         )
+    if not has_memory(value):
+        raise TypeError(
+            f"{name}: got a stand-in for a tensor (of vmap, torch.func, or a nested,"
+            " masked or fake one), which a kernel cannot read; accepted is a tensor"
+            " with memory of its own; under vmap and torch.func, the operation of"
+            " Chapter 13, generated.backward"
+        )
     if value.is_neg():
         raise ValueError(
             f"{name}: got a view that negates on reading, and a kernel would read the"
@@ -1212,9 +1237,12 @@ def check_tensor(
     devices = ("cuda", "cpu") if interpreting() else ("cuda",)
     if value.device.type not in devices:
         require_launchable()  # where nothing can be launched, that is the answer
-        mends = f"{name}.to('cuda')"
+        mends = "a tensor on the CPU or a CUDA GPU"
         if not interpreting():
-            mends += ", or TRITON_INTERPRET=1 set before triton is imported"
+            mends = (
+                f"{name}.to('cuda'), or TRITON_INTERPRET=1 set before triton is"
+                " imported"
+            )
         raise ValueError(f"{name}: got device {value.device}; accepted: {mends}")
 
 
@@ -1241,22 +1269,28 @@ def check_like(name: str, value: object, like_name: str, like: torch.Tensor) -> 
 
 
 def refuse_grad(**tensors: torch.Tensor) -> None:
-    """Return if no graph is being recorded through the tensors, given by name.
+    """Return if no derivative is being taken through the tensors, given by name.
 
-    A forward kernel leaves no trace in PyTorch's graph, so a gradient that flows
-    through it would be lost without a word.
+    A forward kernel leaves no trace in PyTorch's graph and carries no tangent, so a
+    derivative that flows through it would be lost without a word, in reverse mode
+    as in forward mode.
 
     Raises:
-        RuntimeError: a tensor requires grad and grad mode is on.
+        RuntimeError: a tensor requires grad and grad mode is on, or it is a dual
+            tensor of ``torch.autograd.forward_ad``.
     Defined in Chapter 1.
     """
     for name, tensor in tensors.items():
         if tensor.requires_grad and torch.is_grad_enabled():
-            raise RuntimeError(
-                f"{name} requires grad, and this kernel has no backward; accepted:"
-                f" {name}.detach(), torch.no_grad(), or the differentiable operation"
-                " of Chapter 13, generated.backward"
-            )
+            what = "requires grad, and this kernel has no backward"
+        elif torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
+            what = "carries a tangent, and this kernel has no forward derivative"
+        else:
+            continue
+        raise RuntimeError(
+            f"{name} {what}; accepted: {name}.detach(), torch.no_grad() (reverse mode"
+            " only), or the differentiable operation of Chapter 13, generated.backward"
+        )
 # ```
 
 # The last of them is the most important.

@@ -17,7 +17,10 @@ from typing import Any
 
 DAY = 86400.0
 POLL = 0.25  # seconds between looks at the clock, the kernel and Ctrl-C
-DROPPED = ("PYTHONSTARTUP", "PYTHONINSPECT", "JUPYTER_CONFIG_DIR", "JUPYTER_PATH")
+DROPPED = frozenset(  # what would make a page depend on who wove it, and how
+    "PYTHONSTARTUP PYTHONINSPECT JUPYTER_CONFIG_DIR JUPYTER_PATH"
+    " MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES MAKE_TERMOUT MAKE_TERMERR".split()
+)
 
 
 class Stopped(Exception):

@@ -507,3 +507,51 @@ def test_where_nothing_can_be_launched_the_error_says_how_to(choice):
     )
     assert "TRITON_INTERPRET=1" in done.stdout and "GPU" in done.stdout
     assert choice == "0" or "import generated before triton" in done.stdout
+
+
+def test_a_tangent_is_not_lost(device):
+    """Forward mode: a dual tensor does not require grad, and has a derivative."""
+    from torch.autograd import forward_ad
+
+    x = torch.ones(3, device=device)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, x)
+        for arguments in ((dual, x), (x, dual)):
+            name = "xy"[arguments[1] is dual]
+            with pytest.raises(
+                RuntimeError, match=f"^{name} carries a tangent.*ter 13"
+            ):
+                vector_add(*arguments)
+        with torch.no_grad(), pytest.raises(RuntimeError, match="^z carries a tangent"):
+            fused_multiply_add(x, x, dual)
+        assert vector_add(dual.detach(), x).tolist() == [2, 2, 2]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "kind", ["vmap", "jvp", "functionalize", "fake", "nested", "masked"]
+)
+def test_stand_ins_are_refused(kind, device):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.masked import masked_tensor
+
+    x = torch.ones(2, 3, device=device)
+    trials = {
+        "vmap": lambda: torch.vmap(vector_add)(x, x),
+        "jvp": lambda: torch.func.jvp(vector_add, (x, x), (x, x)),
+        "functionalize": lambda: torch.func.functionalize(vector_add)(x, x),
+        "nested": lambda: vector_add(torch.nested.as_nested_tensor([x, x]), x),
+        "masked": lambda: vector_add(masked_tensor(x, x > 0), x),
+        "fake": lambda: vector_add(FakeTensorMode().from_tensor(x), x),
+    }
+    with pytest.raises(TypeError, match="^x: got a stand-in for a tensor"):
+        trials[kind]()
+
+
+def test_subclasses_and_parameters_are_tensors(device):
+    class Labelled(torch.Tensor):
+        pass
+
+    x = torch.ones(3, device=device)
+    for other in (x.as_subclass(Labelled), torch.nn.Parameter(x, requires_grad=False)):
+        assert vector_add(other, x).tolist() == [2, 2, 2]

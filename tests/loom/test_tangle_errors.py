@@ -313,7 +313,9 @@ def test_the_page_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("config", "said"), [
     (None, "_quarto.yml:1: not found"),
-    ("book:\n", "_quarto.yml:1: index.qmd, the home page, is not listed"),
+    ("book:\n", "_quarto.yml:1: no chapter is listed; write each as '- path.qmd'"),
+    ("chapters: [index.qmd\n", "_quarto.yml:1: no chapter is listed; write each"),
+    ("- book/jit.qmd\n", "_quarto.yml:1: index.qmd, the home page, is not listed"),
     ("- index.qmd\n- index.qmd\n", "_quarto.yml:2: index.qmd is listed twice"),
     ("- index.qmd\n- no.qmd\n", "_quarto.yml:2: no.qmd does not exist"),
     ("- index.qmd\n", "book/jit.qmd:1: not listed in _quarto.yml"),
