@@ -26,7 +26,7 @@ from functools import cached_property, lru_cache
 from importlib import metadata
 from pathlib import Path
 
-from loom import scopes
+from loom import scopes, syntax
 from loom.parts import Code, Parts, Text
 from tangle import Cell, Chapter
 
@@ -114,7 +114,7 @@ def parse(code: str) -> tuple[ast.Module, str]:
     Code that still does not parse counts as one long text.
     """
     try:
-        return ast.parse(code), ""
+        return syntax.parse(code), ""
     except (SyntaxError, ValueError):
         pass
     lines = code.split("\n")
@@ -122,9 +122,9 @@ def parse(code: str) -> tuple[ast.Module, str]:
     kept = "\n".join("" if m else line for line, m in zip(lines, magic, strict=True))
     said = "\n".join(line for line, m in zip(lines, magic, strict=True) if m)
     try:
-        return ast.parse(kept), said
+        return syntax.parse(kept), said
     except (SyntaxError, ValueError):
-        return ast.parse(""), code
+        return syntax.parse(""), code
 
 
 def code_digest(code: str) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from loom import syntax
 from tangle import Cell, Chapter
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -101,7 +102,7 @@ def _python_lines(cell: Cell) -> set[int]:
             (n, line) for n, line in zip(numbers, lines, strict=False) if keep(line)
         ]
         try:
-            ast.parse("\n".join(line for _, line in kept))
+            syntax.parse("\n".join(line for _, line in kept))
         except (SyntaxError, ValueError):
             continue
         return {n for n, _ in kept}

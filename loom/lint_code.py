@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 import tangle
-from loom import scopes
+from loom import scopes, syntax
 from loom.parts import Inline, find_inlines
 
 PACKAGES = frozenset({"numpy", "torch", "triton"})
@@ -238,7 +238,7 @@ def _read_inline(
     lost: dict[str, tuple[tangle.Cell, str]],
 ) -> Iterator[tangle.Problem]:
     try:
-        names = scopes.of_expression(ast.parse(inline.code, mode="eval"))
+        names = scopes.of_expression(syntax.parse(inline.code, mode="eval"))
     except SyntaxError:
         return
     yield from _lost(chapter, inline.line, names.reads | names.late, lost)
@@ -246,6 +246,6 @@ def _read_inline(
 
 def _tree(cell: tangle.Cell) -> ast.Module:
     """The cell's syntax tree with the chapter's line numbers."""
-    tree = ast.parse(cell.code)
+    tree = syntax.parse(cell.code)
     ast.increment_lineno(tree, cell.code_line - 1)
     return tree
