@@ -1940,8 +1940,8 @@ def fused_multiply_add(
 # The copy is a yardstick and no wall: it writes as much as it reads, the addition reads twice what it writes, and a memory need not be equally fast at both mixtures.
 
 # At the smallest size, $2^{12}$ elements, the medians in µs are `{python} f"{1e6 * loom.captured('gpu-bandwidth').row('torch.add', 4096).seconds:.1f}"` for `torch.add` and `{python} f"{1e6 * loom.captured('gpu-bandwidth').row('vector_add', 4096).seconds:.1f}"` for `vector_add`.
-# Where the second is the larger, the prediction for small $n$ fails, and @tbl-jit-launch says why: the GPU is done with such a vector before Python has checked the arguments and handed over the launch, and it waits.
-# What is then measured is the host.
+# Such a time is the GPU's only as long as Python stays ahead of it.
+# @tbl-jit-launch has what handing over one launch costs the host; where the host falls behind, the GPU waits, and what is measured is the host.
 
 # ### The compiler that ran
 
