@@ -1295,6 +1295,7 @@ def refuse_grad(**tensors: torch.Tensor) -> None:
 
 # The last of them is the most important.
 # A raw launch inside a differentiated function does not fail: it gives the right value and a gradient that silently lacks everything upstream.
+# In forward mode it is the *tangent* that is dropped, and `requires_grad` is false there, so it is asked for by itself.
 # Until Chapter 13 has built the backward kernels, these functions refuse.
 
 # ### Any strides, without a copy
@@ -1513,9 +1514,10 @@ def vector_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         wrap, as in PyTorch.
 
     Raises:
-        TypeError: no tensor, or an unaccepted dtype.
+        TypeError: no tensor, a stand-in for one, or an unaccepted dtype.
         ValueError: another shape or device.
-        RuntimeError: an argument requires grad, or no kernel can be launched.
+        RuntimeError: an argument requires grad or carries a tangent, or no kernel can
+            be launched.
     Defined in Chapter 1.
     """
     check_tensor("x", x)
@@ -1541,9 +1543,10 @@ def fused_multiply_add(
         computed in float32 and rounded at the store; integers wrap, as in PyTorch.
 
     Raises:
-        TypeError: no tensor, or an unaccepted dtype.
+        TypeError: no tensor, a stand-in for one, or an unaccepted dtype.
         ValueError: another shape or device.
-        RuntimeError: an argument requires grad, or no kernel can be launched.
+        RuntimeError: an argument requires grad or carries a tangent, or no kernel can
+            be launched.
     Defined in Chapter 1.
     """
     check_tensor("x", x)
@@ -1585,24 +1588,27 @@ def fused_multiply_add(
 # ```{python}
 # #| label: refusals
 # import textwrap
+# from torch.autograd import forward_ad
 
 # vector = torch.ones(3, device=DEVICE)
-# refused = {
-#     "a list": (vector, [1.0, 2.0, 3.0]),
-#     "complex numbers": (vector + 0j, vector),
-#     "two dtypes": (vector, vector.double()),
-#     "two shapes": (vector, vector[:2]),
-#     "a pending negation": (torch.imag(torch.conj(vector + 0j)), vector),
-#     "a graph": (vector.clone().requires_grad_(), vector),
-# }
-# for what, arguments in refused.items():
-#     try:
-#         vector_add(*arguments)
-#     except (TypeError, ValueError, RuntimeError) as error:
-#         words = f"{what}: {type(error).__name__}: {error}"
-#         print(textwrap.fill(words, 80, subsequent_indent="    "))
-#     else:
-#         raise AssertionError(f"{what} was not refused")
+# with forward_ad.dual_level():
+#     refused = {
+#         "a list": (vector, [1.0, 2.0, 3.0]),
+#         "complex numbers": (vector + 0j, vector),
+#         "two dtypes": (vector, vector.double()),
+#         "two shapes": (vector, vector[:2]),
+#         "a pending negation": (torch.imag(torch.conj(vector + 0j)), vector),
+#         "a graph": (vector.clone().requires_grad_(), vector),
+#         "a tangent": (forward_ad.make_dual(vector, vector), vector),
+#     }
+#     for what, arguments in refused.items():
+#         try:
+#             vector_add(*arguments)
+#         except (TypeError, ValueError, RuntimeError) as error:
+#             words = f"{what}: {type(error).__name__}: {error}"
+#             print(textwrap.fill(words, 80, subsequent_indent="    "))
+#         else:
+#             raise AssertionError(f"{what} was not refused")
 # ```
 
 # ## What the interpreter hides {#sec-jit-interpreter}
